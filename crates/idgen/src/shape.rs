@@ -1,0 +1,132 @@
+//! What can be said about a random ID without its key: length, symbols, check symbols, filters,
+//! grouping.
+
+use crate::alphabet::{Alphabet, is_separator};
+use crate::check::CheckTable;
+use crate::error::ParseError;
+use crate::ff1;
+use crate::filters::{Filters, Rule};
+use crate::spec::RandomSpec;
+
+/// Symbol values of an ID, payload first, then check symbols.
+pub(crate) type Symbols = [u8; ff1::LEN_MAX];
+
+/// Room for an ID with a separator between any two symbols.
+pub(crate) const TEXT_BYTES_MAX: usize = 2 * ff1::LEN_MAX;
+
+/// The visible form of a random ID type.
+#[derive(Debug, Clone)]
+pub struct Shape {
+    alphabet: Alphabet,
+    length: usize,
+    payload: usize,
+    check: CheckTable,
+    filters: Filters,
+    group: usize,
+}
+
+impl Shape {
+    /// Compiles a specification that has been validated.
+    pub(crate) fn new(spec: &RandomSpec) -> Self {
+        let length = usize::from(spec.length);
+        Self {
+            alphabet: spec.alphabet.clone(),
+            length,
+            payload: length - spec.check.symbols(),
+            check: CheckTable::new(spec.check, &spec.alphabet),
+            filters: Filters::new(&spec.filters),
+            group: spec.group.map_or(length, usize::from),
+        }
+    }
+
+    /// Checks everything about a text that can be checked without the key.
+    pub fn validate(&self, text: &str) -> Result<(), ParseError> {
+        self.read(text).map(drop)
+    }
+
+    /// The check symbols at the end of a text that has the right length and symbols, and those
+    /// that would be right.
+    pub fn check_symbols(&self, text: &str) -> Option<(String, String)> {
+        let symbols = self.read_symbols(text).ok()?;
+        let characters = |values: &[u8]| values.iter().map(|&v| self.alphabet.symbol(v)).collect();
+        let right = self.check.compute(&symbols[..self.payload]);
+        let found = characters(&symbols[self.payload..self.length]);
+        Some((found, characters(&right[..self.check.symbols()])))
+    }
+
+    /// Symbols that the key permutes.
+    pub(crate) fn payload_len(&self) -> usize {
+        self.payload
+    }
+
+    pub(crate) fn radix(&self) -> u32 {
+        self.alphabet.radix()
+    }
+
+    pub(crate) fn has_filters(&self) -> bool {
+        !self.filters.is_none()
+    }
+
+    /// Number of payloads. A validated specification keeps it below 2^128.
+    pub fn space(&self) -> u128 {
+        u128::from(self.radix()).pow(u32::try_from(self.payload).expect("at most 32"))
+    }
+
+    /// Adds the check symbols to a payload and lets the filters judge the whole.
+    pub(crate) fn complete(&self, symbols: &mut Symbols) -> Result<(), Rule> {
+        let check = self.check.compute(&symbols[..self.payload]);
+        let checked = self.check.symbols();
+        symbols[self.payload..self.length].copy_from_slice(&check[..checked]);
+        self.filters.check(&symbols[..self.length])
+    }
+
+    /// Writes an ID as text and returns how many bytes it took.
+    pub(crate) fn write(&self, symbols: &Symbols, text: &mut [u8; TEXT_BYTES_MAX]) -> usize {
+        let alphabet = self.alphabet.symbols();
+        let mut end = 0;
+        for (i, &value) in symbols[..self.length].iter().enumerate() {
+            if i != 0 && i % self.group == 0 {
+                text[end] = b'-';
+                end += 1;
+            }
+            text[end] = alphabet[usize::from(value)];
+            end += 1;
+        }
+        end
+    }
+
+    /// Reads a text as symbol values and checks it against check symbols and filters.
+    pub(crate) fn read(&self, text: &str) -> Result<Symbols, ParseError> {
+        let symbols = self.read_symbols(text)?;
+        let (payload, check) = symbols[..self.length].split_at(self.payload);
+        if self.check.compute(payload)[..check.len()] != *check {
+            return Err(ParseError::Check);
+        }
+        self.filters.check(&symbols[..self.length]).map_err(ParseError::Filter)?;
+        Ok(symbols)
+    }
+
+    fn read_symbols(&self, text: &str) -> Result<Symbols, ParseError> {
+        let mut symbols = [0; ff1::LEN_MAX];
+        let mut found = 0;
+        let mut stranger = None;
+        for (i, character) in text.chars().enumerate().filter(|(_, c)| !is_separator(*c)) {
+            match (self.alphabet.value(character), symbols.get_mut(found)) {
+                (Some(value), Some(symbol)) => *symbol = value,
+                (None, _) if stranger.is_none() => {
+                    stranger = Some(ParseError::Symbol {
+                        character,
+                        position: i + 1,
+                        expected: format!("a symbol of the alphabet {}", self.alphabet),
+                    });
+                }
+                _ => {}
+            }
+            found += 1;
+        }
+        if found != self.length {
+            return Err(ParseError::Length { expected: self.length.to_string(), found });
+        }
+        stranger.map_or(Ok(symbols), Err)
+    }
+}
