@@ -31,6 +31,9 @@ pub use settings::{Behaviour, FilterSettings, FilterSpec};
 /// The most digits an ID can have.
 pub const DIGITS_MAX: usize = 32;
 
+/// One more than [`DIGITS_MAX`].
+const LIMIT_OUT_OF_REACH: u32 = 33;
+
 /// The filters of one ID type, ready to be applied to many IDs.
 #[derive(Clone, Debug, Default)]
 pub struct Filters {
@@ -71,8 +74,8 @@ struct Compiled {
 impl Filters {
     /// Compiles what the user wrote.
     ///
-    /// Never fails. Entries of the lists that [`FilterSettings::validate`] would have reported
-    /// match nothing.
+    /// Never fails. List entries that [`FilterSettings::validate`] would have reported match
+    /// nothing, and limits that it would have reported never apply.
     #[must_use]
     pub fn new(spec: &FilterSpec) -> Self {
         Self { compiled: spec.settings().as_ref().map(Compiled::new) }
@@ -93,7 +96,7 @@ impl Filters {
     /// Accepts the ID or names the first rule that it breaks.
     ///
     /// `digits` are the values 0 to 9 (not ASCII) of the whole ID, check digit included.
-    /// Anything but 1 to 32 digits breaks [`Rule::Length`].
+    /// Anything but 1 to 32 digits is rejected.
     ///
     /// # Errors
     ///
@@ -123,14 +126,20 @@ impl Filters {
         let Some(compiled) = self.compiled.as_ref().filter(|c| c.groups_may_overlap) else {
             return 1;
         };
-        let same_order = compiled.group + 1;
-        same_order.max(compiled.reversed_group) as usize
+        // Read backwards, only a single digit is the same whatever it is.
+        let reversed = match compiled.reversed_group {
+            1 => 2,
+            group => group,
+        };
+        reversed.max(compiled.group + 1) as usize
     }
 }
 
 impl Compiled {
     fn new(settings: &FilterSettings) -> Self {
         let mosip = settings.behaviour == Behaviour::Mosip;
+        // No ID is that long, so a larger limit means the same; runs are counted up to it.
+        let limit = |limit: u32| limit.min(LIMIT_OUT_OF_REACH);
         let (mut first_digits, mut prefixes) = (0, Vec::new());
         for entry in &settings.not_start_with {
             match (entry.as_bytes(), Pattern::parse(entry)) {
@@ -143,17 +152,17 @@ impl Compiled {
             first_digits,
             prefixes,
             repeat_distance: if mosip {
-                settings.repeating_limit
+                limit(settings.repeating_limit)
             } else {
-                settings.repeating_limit.saturating_sub(1)
+                limit(settings.repeating_limit).saturating_sub(1)
             },
-            even_run: settings.conjugative_even_digits_limit,
+            even_run: limit(settings.conjugative_even_digits_limit),
             zero_is_even: !mosip,
-            sequence_steps: settings.sequence_limit.saturating_sub(1),
+            sequence_steps: limit(settings.sequence_limit).saturating_sub(1),
             sequence_wraps: mosip,
-            block: settings.repeating_block_limit,
-            group: settings.digits_group_limit,
-            reversed_group: settings.reverse_digits_group_limit,
+            block: limit(settings.repeating_block_limit),
+            group: limit(settings.digits_group_limit),
+            reversed_group: limit(settings.reverse_digits_group_limit),
             groups_may_overlap: mosip,
             restricted: settings
                 .restricted_numbers
@@ -184,23 +193,20 @@ impl Compiled {
 
     /// Asks the rules that see all digits, the cheapest and most selective first.
     ///
-    /// The first three take no loop and together turn down nine of ten random IDs. They are all
-    /// evaluated before the first branch, because a branch that goes either way at random costs
-    /// more than any of them.
+    /// Of random IDs with 12 digits and the default limits, `openg2p` would turn down 69 % for a
+    /// repeated digit, 58 % for even digits, 14 % for a sequence and 35 % for a repeated block,
+    /// which comes last of these because it takes a loop. The other rules hardly ever apply.
+    /// Evaluating the first three without branches in between was measured and is slower.
     #[inline]
     fn check_packed<W: Word>(&self, id: Packed<W>) -> Result<(), Rule> {
-        let repeats = id.repeats_digit_within(self.repeat_distance);
-        let even = self.even_run > 0 && id.has_even_run(self.even_run, self.zero_is_even);
-        let sequence =
-            self.sequence_steps > 0 && id.has_sequence(self.sequence_steps, self.sequence_wraps);
-        if repeats | even | sequence {
-            return Err(if repeats {
-                Rule::RepeatingDigit
-            } else if even {
-                Rule::ConjugativeEvenDigits
-            } else {
-                Rule::Sequence
-            });
+        if id.repeats_digit_within(self.repeat_distance) {
+            return Err(Rule::RepeatingDigit);
+        }
+        if self.even_run > 0 && id.has_even_run(self.even_run, self.zero_is_even) {
+            return Err(Rule::ConjugativeEvenDigits);
+        }
+        if self.sequence_steps > 0 && id.has_sequence(self.sequence_steps, self.sequence_wraps) {
+            return Err(Rule::Sequence);
         }
         if self.block > 0 && id.repeats_block(self.block) {
             return Err(Rule::RepeatingBlock);

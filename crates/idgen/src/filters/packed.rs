@@ -14,6 +14,7 @@ pub(super) trait Word:
     + Eq
     + From<u8>
     + From<u16>
+    + TryFrom<u128>
     + BitAnd<Output = Self>
     + BitOr<Output = Self>
     + BitXor<Output = Self>
@@ -30,13 +31,11 @@ pub(super) trait Word:
 
     /// Adds one to every nibble. The digits stay below 16, so nothing is carried over.
     fn increment_each(self) -> Self;
-    /// The low part of a wide word, which is all of it where the pattern fits into this word.
-    fn from_wide(wide: u128) -> Self;
     /// The nibbles in the opposite order.
     fn reverse_nibbles(self) -> Self;
 }
 
-/// Implements [`Word`] for an unsigned integer, as wide as it comes.
+/// Implements [`Word`] for an unsigned integer of any width.
 macro_rules! impl_word {
     ($word:ty) => {
         impl Word for $word {
@@ -47,15 +46,6 @@ macro_rules! impl_word {
             #[inline]
             fn increment_each(self) -> Self {
                 self.wrapping_add(Self::MARKS)
-            }
-
-            #[inline]
-            #[allow(
-                clippy::cast_possible_truncation,
-                reason = "callers only ask for patterns that are no longer than the ID"
-            )]
-            fn from_wide(wide: u128) -> Self {
-                wide as $word
             }
 
             #[inline]
@@ -97,6 +87,13 @@ impl Pattern {
         Some(Self { digits, len })
     }
 
+    /// The pattern as wide as an ID. One that is too wide for it becomes a word that no digits
+    /// make up, and so is never found.
+    #[inline]
+    fn to_word<W: Word>(self) -> W {
+        W::try_from(self.digits).unwrap_or(!W::ZERO)
+    }
+
     /// How many digits the pattern has.
     pub(super) const fn len(self) -> u32 {
         self.len
@@ -113,7 +110,10 @@ pub(super) struct Packed<W> {
 impl<W: Word> Packed<W> {
     /// Packs digit values (not ASCII), at most [`Word::CAPACITY`] of them.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "the number of digits is at most 32")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "there are at most 32 digits, and the low half of a quad is what is wanted"
+    )]
     pub(super) fn new(digits: &[u8]) -> Self {
         // Four digits at a time: a chain of twelve dependent shifts would cost more than most
         // of the rules.
@@ -145,11 +145,7 @@ impl<W: Word> Packed<W> {
     /// Whether a digit comes back at most `distance` positions later.
     #[inline]
     pub(super) fn repeats_digit_within(self, distance: u32) -> bool {
-        let mut equal = W::ZERO;
-        for d in 1..=distance.min(self.len - 1) {
-            equal = equal | self.equal_at(d);
-        }
-        equal != W::ZERO
+        (1..=distance.min(self.len - 1)).any(|d| self.equal_at(d) != W::ZERO)
     }
 
     /// Whether `block` digits in a row occur again, the second time after the end of the first.
@@ -203,7 +199,7 @@ impl<W: Word> Packed<W> {
     /// Whether the ID begins with `prefix`.
     #[inline]
     pub(super) fn starts_with(self, prefix: Pattern) -> bool {
-        prefix.len <= self.len && self.first(prefix.len) == W::from_wide(prefix.digits)
+        prefix.len <= self.len && self.first(prefix.len) == prefix.to_word()
     }
 
     /// Whether `pattern` occurs anywhere in the ID.
@@ -212,7 +208,7 @@ impl<W: Word> Packed<W> {
         if pattern.len > self.len {
             return false;
         }
-        let wanted = W::from_wide(pattern.digits);
+        let wanted = pattern.to_word();
         let window = lowest_nibbles::<W>(pattern.len);
         (0..=self.len - pattern.len).any(|skip| (self.word >> (4 * skip)) & window == wanted)
     }

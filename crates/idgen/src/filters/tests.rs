@@ -203,6 +203,36 @@ fn reversed_groups_are_compared_from_twice_their_length_or_always() {
     assert_rejects(&mosip, Rule::FirstEqualsReversedLast, &["4345"]);
     assert_accepts(&mosip, &["43456"]);
     assert_eq!((openg2p.length_min(), mosip.length_min()), (1, 5));
+
+    let [openg2p, mosip] = both(|s| s.reverse_digits_group_limit = 1);
+    assert_accepts(&openg2p, &["7", "78"]);
+    assert_rejects(&mosip, Rule::FirstEqualsReversedLast, &["7", "77", "787"]);
+    assert_accepts(&mosip, &["78"]);
+    assert_eq!((openg2p.length_min(), mosip.length_min()), (1, 2));
+}
+
+#[test]
+fn settings_that_were_not_validated_do_no_harm() {
+    let settings = FilterSettings {
+        sequence_limit: u32::MAX,
+        repeating_limit: u32::MAX,
+        repeating_block_limit: u32::MAX,
+        conjugative_even_digits_limit: u32::MAX,
+        digits_group_limit: u32::MAX,
+        reverse_digits_group_limit: u32::MAX,
+        not_start_with: ["", "x", "12", "٣"].map(Into::into).into(),
+        restricted_numbers: ["", "x", "٣"].map(Into::into).into(),
+        behaviour: Behaviour::Openg2p,
+    };
+    let filters = Filters::new(&FilterSpec::Settings(settings.clone()));
+    assert_accepts(&filters, &["1", "2468", "1234567890"]);
+    assert_rejects(&filters, Rule::RepeatingDigit, &["12345678901"]);
+    let filters = Filters::new(&FilterSpec::Settings(FilterSettings {
+        behaviour: Behaviour::Mosip,
+        ..settings
+    }));
+    assert_rejects(&filters, Rule::FirstEqualsLast, &["2468"]);
+    assert_eq!(filters.length_min(), 34);
 }
 
 #[test]
