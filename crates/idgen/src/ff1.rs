@@ -107,7 +107,7 @@ impl Ff1 {
         let (blocks, last) = message.split_at(message.len() - BLOCK_BYTES);
         let state = blocks
             .chunks_exact(BLOCK_BYTES)
-            .fold(0, |state, block| cipher.encrypt_one(state ^ be_number(block)));
+            .fold(0, |state, block| be_number(&cipher.encrypt_one(state ^ be_number(block))));
         let last = state ^ be_number(last);
         let round_position = u32::try_from(8 * half_bytes).expect("at most 96");
 
@@ -198,28 +198,37 @@ impl Ff1 {
         }
     }
 
+    /// The standard swaps the halves after every round. Here they stay where they are and take
+    /// turns instead; the number of rounds is even, so the result is the same.
     fn encrypt_lanes<R: Reduce + Copy>(&self, lanes: &mut [Halves], left: R, right: R) {
         let mut blocks = [Block::default(); LANES];
         let blocks = &mut blocks[..lanes.len()];
-        for (round, round_block) in self.round_blocks.iter().enumerate() {
-            for (block, (_, b)) in blocks.iter_mut().zip(lanes.iter()) {
-                *block = Array((round_block ^ b).to_be_bytes());
+        for [even, odd] in self.round_blocks.as_chunks::<2>().0 {
+            for (block, lane) in blocks.iter_mut().zip(lanes.iter()) {
+                *block = Array((even ^ lane.1).to_be_bytes());
             }
             self.cipher.encrypt_many(blocks);
-            let modulus = if round % 2 == 0 { &left } else { &right };
+            for (block, lane) in blocks.iter_mut().zip(lanes.iter_mut()) {
+                lane.0 = left.add(lane.0, self.output(block));
+                *block = Array((odd ^ lane.0).to_be_bytes());
+            }
+            self.cipher.encrypt_many(blocks);
             for (block, lane) in blocks.iter().zip(lanes.iter_mut()) {
-                let output = u128::from_be_bytes(block.0) >> self.output_shift;
-                *lane = (lane.1, modulus.add(lane.0, output));
+                lane.1 = right.add(lane.1, self.output(block));
             }
         }
     }
 
+    /// The part of a block that the standard uses, as a number.
+    fn output(&self, block: &Block) -> u128 {
+        u128::from_be_bytes(block.0) >> self.output_shift
+    }
+
     /// The inverse of [`Ff1::encrypt_halves`] for one input.
     pub fn decrypt_halves(&self, (mut a, mut b): Halves) -> Halves {
-        for (round, round_block) in self.round_blocks.iter().enumerate().rev() {
-            let output = self.cipher.encrypt_one(round_block ^ a) >> self.output_shift;
-            let modulus = if round % 2 == 0 { self.left.modulus } else { self.right.modulus };
-            (a, b) = (modulus.subtract(b, output), a);
+        for [even, odd] in self.round_blocks.as_chunks::<2>().0.iter().rev() {
+            b = self.right.modulus.subtract(b, self.output(&self.cipher.encrypt_one(odd ^ a)));
+            a = self.left.modulus.subtract(a, self.output(&self.cipher.encrypt_one(even ^ b)));
         }
         (a, b)
     }
@@ -252,10 +261,10 @@ impl Cipher {
         }
     }
 
-    fn encrypt_one(&self, block: u128) -> u128 {
+    fn encrypt_one(&self, block: u128) -> Block {
         let mut block = [Array(block.to_be_bytes())];
         self.encrypt_many(&mut block);
-        u128::from_be_bytes(block[0].0)
+        block[0]
     }
 
     fn encrypt_many(&self, blocks: &mut [Block]) {
@@ -293,15 +302,19 @@ impl Half {
 /// Writes a number in a radix, filling the numerals from the right.
 #[expect(clippy::cast_possible_truncation, reason = "a remainder is below the radix")]
 fn write_number(number: u128, radix: u32, numerals: &mut [u8]) {
-    if radix.is_power_of_two() {
-        let (bits, mask) = (radix.trailing_zeros(), u128::from(radix - 1));
-        write_numerals(number, numerals, |n| (n >> bits, (n & mask) as u8));
-    } else if let Ok(number) = u64::try_from(number) {
-        let radix = u64::from(radix);
-        write_numerals(number, numerals, |n| (n / radix, (n % radix) as u8));
-    } else {
-        let radix = u128::from(radix);
-        write_numerals(number, numerals, |n| (n / radix, (n % radix) as u8));
+    match u64::try_from(number) {
+        Ok(number) if radix.is_power_of_two() => {
+            let (bits, mask) = (radix.trailing_zeros(), u64::from(radix - 1));
+            write_numerals(number, numerals, |n| (n >> bits, (n & mask) as u8));
+        }
+        Ok(number) => {
+            let radix = u64::from(radix);
+            write_numerals(number, numerals, |n| (n / radix, (n % radix) as u8));
+        }
+        Err(_) => {
+            let radix = u128::from(radix);
+            write_numerals(number, numerals, |n| (n / radix, (n % radix) as u8));
+        }
     }
 }
 

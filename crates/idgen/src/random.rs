@@ -45,29 +45,30 @@ impl RandomFormat {
         if serial >= self.serials {
             return Err(RenderError::OutOfRange);
         }
-        let mut halves = [self.cipher.split(serial)];
-        self.cipher.encrypt_halves(&mut halves);
+        let mut ids = [[0; _]];
+        self.symbols_of(serial, &mut ids, &mut [(0, 0)]);
+        self.shape.filter(&ids[0]).map_err(RenderError::Rejected)?;
         let mut text = [0; TEXT_BYTES_MAX];
-        let text = self.finish(halves[0], &mut text).map_err(RenderError::Rejected)?;
-        Ok(text.iter().map(|&byte| char::from(byte)).collect())
+        let end = self.shape.write(&ids[0], &mut text);
+        Ok(text[..end].iter().map(|&byte| char::from(byte)).collect())
     }
 
     /// Calls `each` with every serial of the range that has an ID, in order, and the ID's ASCII
     /// text. The range is cut off at the end of the space.
     pub fn for_each(&self, range: Range<u64>, mut each: impl FnMut(u64, &[u8])) {
         let mut halves = [(0, 0); BULK];
+        let mut ids: [Symbols; BULK] = [[0; _]; BULK];
         let mut text = [0; TEXT_BYTES_MAX];
         let end = range.end.min(self.serials);
         let mut first = range.start;
         while first < end {
             let count = usize::try_from(end - first).unwrap_or(BULK).min(BULK);
-            for (serial, halves) in (first..).zip(&mut halves[..count]) {
-                *halves = self.cipher.split(serial);
-            }
-            self.cipher.encrypt_halves(&mut halves[..count]);
-            for (serial, halves) in (first..).zip(&halves[..count]) {
-                if let Ok(text) = self.finish(*halves, &mut text) {
-                    each(serial, text);
+            let ids = &mut ids[..count];
+            self.symbols_of(first, ids, &mut halves[..count]);
+            for (serial, id) in (first..).zip(ids) {
+                if self.shape.filter(id).is_ok() {
+                    let end = self.shape.write(id, &mut text);
+                    each(serial, &text[..end]);
                 }
             }
             first += count as u64;
@@ -99,15 +100,15 @@ impl RandomFormat {
             .ok_or(ParseError::OutOfRange)
     }
 
-    fn finish<'a>(
-        &self,
-        halves: Halves,
-        text: &'a mut [u8; TEXT_BYTES_MAX],
-    ) -> Result<&'a [u8], crate::filters::Rule> {
-        let mut symbols: Symbols = [0; _];
-        self.cipher.write_numerals(halves, &mut symbols[..self.cipher.len()]);
-        self.shape.complete(&mut symbols)?;
-        let end = self.shape.write(&symbols, text);
-        Ok(&text[..end])
+    /// Works out the symbols of consecutive serials; `halves` is room to work in.
+    fn symbols_of(&self, first: u64, ids: &mut [Symbols], halves: &mut [Halves]) {
+        for (serial, halves) in (first..).zip(&mut *halves) {
+            *halves = self.cipher.split(serial);
+        }
+        self.cipher.encrypt_halves(halves);
+        for (id, &halves) in ids.iter_mut().zip(&*halves) {
+            self.cipher.write_numerals(halves, &mut id[..self.cipher.len()]);
+        }
+        self.shape.append_checks(ids);
     }
 }

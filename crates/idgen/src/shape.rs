@@ -72,27 +72,29 @@ impl Shape {
         u128::from(self.radix()).pow(u32::try_from(self.payload).expect("at most 32"))
     }
 
-    /// Adds the check symbols to a payload and lets the filters judge the whole.
-    pub(crate) fn complete(&self, symbols: &mut Symbols) -> Result<(), Rule> {
-        let check = self.check.compute(&symbols[..self.payload]);
-        let checked = self.check.symbols();
-        symbols[self.payload..self.length].copy_from_slice(&check[..checked]);
+    /// Adds the check symbols to payloads.
+    pub(crate) fn append_checks(&self, ids: &mut [Symbols]) {
+        self.check.append_to_all(ids, self.payload);
+    }
+
+    /// Lets the filters judge an ID with its check symbols.
+    pub(crate) fn filter(&self, symbols: &Symbols) -> Result<(), Rule> {
         self.filters.check(&symbols[..self.length])
     }
 
     /// Writes an ID as text and returns how many bytes it took.
     pub(crate) fn write(&self, symbols: &Symbols, text: &mut [u8; TEXT_BYTES_MAX]) -> usize {
         let alphabet = self.alphabet.symbols();
-        let mut end = 0;
-        for (i, &value) in symbols[..self.length].iter().enumerate() {
-            if i != 0 && i % self.group == 0 {
-                text[end] = b'-';
-                end += 1;
+        let mut rest = text.iter_mut();
+        for (i, group) in symbols[..self.length].chunks(self.group).enumerate() {
+            if i > 0 {
+                *rest.next().expect("room for separators") = b'-';
             }
-            text[end] = alphabet[usize::from(value)];
-            end += 1;
+            for (&value, byte) in group.iter().zip(&mut rest) {
+                *byte = alphabet[usize::from(value)];
+            }
         }
-        end
+        TEXT_BYTES_MAX - rest.len()
     }
 
     /// Reads a text as symbol values and checks it against check symbols and filters.

@@ -113,15 +113,20 @@ struct Automaton {
     finish: fn(state: usize, radix: usize) -> CheckSymbols,
 }
 
+/// IDs whose check symbols are worked out in step. One automaton waits for memory at every symbol;
+/// eight keep the processor busy.
+const LANES: usize = 8;
+
 /// A check symbol algorithm made ready for one alphabet.
 #[derive(Debug, Clone)]
 pub struct CheckTable {
     symbols: usize,
     radix: usize,
-    start: u8,
+    start: u16,
     from_the_right: bool,
-    /// One table of `states × radix` next states for each position of the period.
-    steps: Vec<Vec<u8>>,
+    /// For each position of the period a table of `states × radix` next states. A state is stored
+    /// as the place where its row begins, so that a step is one addition and one look-up.
+    steps: Vec<Vec<u16>>,
     finish: Vec<CheckSymbols>,
 }
 
@@ -144,16 +149,16 @@ impl CheckTable {
             Check::Iso7064Mod97_10 => iso7064::mod97_10(),
         };
         let radix = alphabet.symbols().len();
-        let state_byte = |state: usize| u8::try_from(state).expect("at most 97 states");
+        let row = |state: usize| u16::try_from(state * radix).expect("at most 65 rows of 64");
         let table_at = |position| {
             (0..automaton.states * radix)
-                .map(|i| state_byte((automaton.step)(position, i / radix, i % radix, radix)))
+                .map(|i| row((automaton.step)(position, i / radix, i % radix, radix)))
                 .collect()
         };
         Self {
             symbols: check.symbols(),
             radix,
-            start: state_byte(automaton.start),
+            start: row(automaton.start),
             from_the_right: automaton.from_the_right,
             steps: (0..automaton.period).map(table_at).collect(),
             finish: (0..automaton.states).map(|s| (automaton.finish)(s, radix)).collect(),
@@ -167,24 +172,38 @@ impl CheckTable {
 
     /// The check symbols for a payload, given as symbol values below the radix.
     pub fn compute(&self, payload: &[u8]) -> CheckSymbols {
-        let state = match (&self.steps[..], self.from_the_right) {
-            _ if self.symbols == 0 => self.start,
-            ([steps], _) => {
-                payload.iter().fold(self.start, |state, &symbol| self.step(steps, state, symbol))
+        self.run([payload])[0]
+    }
+
+    /// Writes the check symbols of many IDs behind their payloads, which all have one length.
+    pub(crate) fn append_to_all<const N: usize>(&self, ids: &mut [[u8; N]], payload: usize) {
+        if self.symbols == 0 {
+            return;
+        }
+        let end = payload + self.symbols;
+        let (lanes, rest) = ids.as_chunks_mut::<LANES>();
+        for ids in lanes {
+            let checks = self.run(ids.each_ref().map(|id| &id[..payload]));
+            for (id, check) in ids.iter_mut().zip(checks) {
+                id[payload..end].copy_from_slice(&check[..self.symbols]);
             }
-            (_, true) => self.run(payload.iter().rev()),
-            (_, false) => self.run(payload.iter()),
-        };
-        self.finish[usize::from(state)]
+        }
+        for id in rest {
+            let check = self.compute(&id[..payload]);
+            id[payload..end].copy_from_slice(&check[..self.symbols]);
+        }
     }
 
-    fn run<'a>(&self, payload: impl Iterator<Item = &'a u8>) -> u8 {
-        payload
-            .zip(self.steps.iter().cycle())
-            .fold(self.start, |state, (&symbol, steps)| self.step(steps, state, symbol))
-    }
-
-    fn step(&self, steps: &[u8], state: u8, symbol: u8) -> u8 {
-        steps[usize::from(state) * self.radix + usize::from(symbol)]
+    /// Runs the automaton over several payloads of one length in step.
+    fn run<const L: usize>(&self, payloads: [&[u8]; L]) -> [CheckSymbols; L] {
+        let len = payloads[0].len();
+        let mut rows = [self.start; L];
+        for (i, steps) in (0..len).zip(self.steps.iter().cycle()) {
+            let place = if self.from_the_right { len - 1 - i } else { i };
+            for (row, payload) in rows.iter_mut().zip(payloads) {
+                *row = steps[usize::from(*row) + usize::from(payload[place])];
+            }
+        }
+        rows.map(|row| self.finish[usize::from(row) / self.radix])
     }
 }

@@ -159,7 +159,7 @@ impl FilterSettings {
         for entry in &self.not_start_with {
             match (Pattern::parse(entry), self.behaviour) {
                 (None, Behaviour::Openg2p) => {
-                    report(format!("\"{entry}\" is not a digit; use single digits such as \"0\""))
+                    report(format!("\"{entry}\" is not a digit; use single digits such as \"0\""));
                 }
                 (None, Behaviour::Mosip) => report(format!(
                     "\"{entry}\" is not a number of 1 to {DIGITS_MAX} digits; \

@@ -19,7 +19,10 @@ pub(super) fn agrees(filters: &Filters, settings: &FilterSettings, id: &str) -> 
     match check(filters, id) {
         Ok(()) => assert_eq!(broken, [], "{id} accepted by {settings:?}"),
         Err(rule) => {
-            assert!(broken.contains(&rule), "{id} breaks {broken:?}, not {rule:?}, in {settings:?}")
+            assert!(
+                broken.contains(&rule),
+                "{id} breaks {broken:?}, not {rule:?}, in {settings:?}"
+            );
         }
     }
     broken.is_empty()

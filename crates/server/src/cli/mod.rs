@@ -1,0 +1,88 @@
+//! The command line: one file per command.
+
+mod bench;
+mod capacity;
+mod generate;
+mod inspect;
+mod type_args;
+mod validate;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+
+use crate::failure::Failure;
+
+/// Issues business numbers, unguessable IDs and bulk codes, and accounts for every one of them.
+#[derive(Debug, Parser)]
+#[command(name = "mintage", version, propagate_version = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make codes and write them to a file
+    Generate(generate::Args),
+    /// Show what a code is made of, or why it is invalid
+    Inspect(inspect::Args),
+    /// Check codes without their key: length, symbols, check symbol, filters
+    Validate(validate::Args),
+    /// Tell how many IDs a type has and how hard they are to guess
+    Capacity(capacity::Args),
+    /// Measure this machine against a baseline
+    Bench(bench::Args),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+/// Reads the command line and does what it says.
+pub(crate) fn run() -> Result<ExitCode, Failure> {
+    match Cli::parse().command {
+        Command::Generate(args) => generate::run(&args),
+        Command::Inspect(args) => inspect::run(&args),
+        Command::Validate(args) => validate::run(&args),
+        Command::Capacity(args) => capacity::run(&args),
+        Command::Bench(args) => bench::run(&args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "mintage", &mut script);
+            io::stdout().write_all(&script)?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+/// The codes that a command works on: its arguments, or the lines of standard input.
+fn for_each_code(
+    codes: &[String],
+    mut each: impl FnMut(&str) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    if !codes.is_empty() {
+        return codes.iter().try_for_each(|code| each(code));
+    }
+    for line in io::stdin().lines() {
+        let line = line.map_err(|error| {
+            anyhow::Error::from(error).context("cannot read codes from standard input")
+        })?;
+        if !line.trim().is_empty() {
+            each(&line)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+}
