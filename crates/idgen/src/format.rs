@@ -1,5 +1,7 @@
 //! An ID type with its key, ready for work.
 
+use std::ops::Range;
+
 use jiff::civil::Date;
 
 use crate::error::{ParseError, RenderError};
@@ -49,6 +51,22 @@ impl Format {
         match self {
             Self::Sequence(format) => format.on(date)?.render(serial),
             Self::Random(format) => format.render(serial),
+            Self::Snowflake(_) => Err(RenderError::OutOfRange),
+        }
+    }
+
+    /// Appends every ID of a range of serials, issued on a date, to the buffer, each followed by a
+    /// line feed, and returns how many there were. The range is cut off at the ends of the space;
+    /// snowflakes have no serials.
+    pub fn render_range(
+        &self,
+        range: Range<u64>,
+        date: Date,
+        buffer: &mut Vec<u8>,
+    ) -> Result<u64, RenderError> {
+        match self {
+            Self::Sequence(format) => Ok(format.on(date)?.render_range(range, buffer)),
+            Self::Random(format) => Ok(format.render_range(range, buffer)),
             Self::Snowflake(_) => Err(RenderError::OutOfRange),
         }
     }

@@ -13,7 +13,7 @@ impl TypeKey {
     pub const BYTES: usize = 32;
 
     /// A key from its bytes.
-    pub fn new(bytes: [u8; Self::BYTES]) -> Self {
+    pub const fn new(bytes: [u8; Self::BYTES]) -> Self {
         Self(bytes)
     }
 

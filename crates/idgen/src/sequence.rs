@@ -26,6 +26,14 @@ pub enum Reset {
 }
 
 impl Reset {
+    /// The names used in ID types.
+    pub(crate) const NAMES: [(&str, Self); 4] = [
+        ("never", Self::Never),
+        ("yearly", Self::Yearly),
+        ("monthly", Self::Monthly),
+        ("daily", Self::Daily),
+    ];
+
     /// Names the counter that is used on a date: `2026`, `2026-11`, `2026-11-15`, or nothing.
     pub fn period(self, date: Date) -> String {
         match self {
@@ -130,6 +138,11 @@ impl SequenceFormat {
     /// When the sequence starts again.
     pub fn reset(&self) -> Reset {
         self.reset
+    }
+
+    /// Whether an ID depends on the date of issue.
+    pub fn shows_date(&self) -> bool {
+        self.before.iter().chain(&self.after).any(|piece| matches!(piece, Piece::Date(_)))
     }
 
     /// The format with the date of issue filled in.
@@ -269,13 +282,44 @@ impl SequenceOn {
     /// Calls `each` with every serial of the range and its ID, in order. The range is cut off at
     /// both ends of the space.
     pub fn for_each(&self, range: Range<u64>, mut each: impl FnMut(u64, &[u8])) {
-        use std::io::Write as _;
         let mut text = self.before.clone().into_bytes();
-        for serial in range.start.max(self.start)..range.end.min(SERIAL_MAX) {
+        for serial in self.within_space(range) {
             text.truncate(self.before.len());
-            write!(text, "{serial:0width$}{}", self.after, width = self.width)
-                .expect("writing to memory does not fail");
+            push_padded(serial, self.width, &mut text);
+            text.extend_from_slice(self.after.as_bytes());
             each(serial, &text);
         }
     }
+
+    /// Appends every ID of the range to the buffer, each followed by a line feed, and returns how
+    /// many there were. The range is cut off at both ends of the space.
+    pub fn render_range(&self, range: Range<u64>, buffer: &mut Vec<u8>) -> u64 {
+        let range = self.within_space(range);
+        let count = range.end.saturating_sub(range.start);
+        for serial in range {
+            buffer.extend_from_slice(self.before.as_bytes());
+            push_padded(serial, self.width, buffer);
+            buffer.extend_from_slice(self.after.as_bytes());
+            buffer.push(b'\n');
+        }
+        count
+    }
+
+    fn within_space(&self, range: Range<u64>) -> Range<u64> {
+        range.start.max(self.start)..range.end.min(SERIAL_MAX)
+    }
+}
+
+/// Appends a number with zeros in front. By hand, because the general formatter takes several
+/// times as long as everything else about an ID.
+fn push_padded(number: u64, width: usize, buffer: &mut Vec<u8>) {
+    let mut digits = [b'0'; template::WIDTH_MAX];
+    let mut first = digits.len();
+    let mut rest = number;
+    while rest > 0 {
+        first -= 1;
+        digits[first] = b'0' + u8::try_from(rest % 10).expect("a digit");
+        rest /= 10;
+    }
+    buffer.extend_from_slice(&digits[first.min(digits.len() - width)..]);
 }

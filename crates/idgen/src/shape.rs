@@ -63,8 +63,14 @@ impl Shape {
         self.alphabet.radix()
     }
 
-    pub(crate) fn has_filters(&self) -> bool {
+    /// Whether some candidates are never issued.
+    pub fn has_filters(&self) -> bool {
         !self.filters.is_none()
+    }
+
+    /// Numbers of users' lists that the filters look for in each ID.
+    pub(crate) fn filter_entries(&self) -> u64 {
+        self.filters.entries() as u64
     }
 
     /// Number of payloads. A validated specification keeps it below 2^128.

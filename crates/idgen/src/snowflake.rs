@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ferroid::id::{SnowflakeId as _, SnowflakeTwitterId as Layout};
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::alphabet::is_separator;
 use crate::error::ParseError;
@@ -20,8 +20,7 @@ const DEFAULT_EPOCH: Timestamp = Timestamp::constant(1_704_067_200, 0);
 pub const NODE_MAX: u16 = 1023;
 
 /// Settings of a snowflake type.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields, default)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct SnowflakeSpec {
     /// The instant that timestamps are counted from, such as `2024-01-01T00:00:00Z`.
     pub epoch: Timestamp,

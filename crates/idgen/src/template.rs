@@ -6,7 +6,7 @@ use std::fmt;
 pub const TEMPLATE_CHARS_MAX: usize = 128;
 
 /// Digits of the largest 64-bit number.
-const WIDTH_MAX: usize = 20;
+pub(crate) const WIDTH_MAX: usize = 20;
 
 /// One piece of a template.
 #[derive(Debug, Clone, PartialEq, Eq)]

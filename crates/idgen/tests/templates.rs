@@ -5,6 +5,7 @@ use idgen::key::TypeKey;
 use idgen::sequence::{Reset, SequenceFormat, ShownDate};
 use idgen::spec::{IdType, Kind, SERIAL_MAX, SequenceSpec};
 use jiff::civil::{Date, date};
+use proptest::prelude::*;
 
 fn id_type(template: &str, reset: Reset) -> Result<IdType, String> {
     let spec = SequenceSpec { template: template.to_owned(), reset, ..SequenceSpec::default() };
@@ -159,4 +160,74 @@ fn the_umbrella_renders_and_parses() {
     let format = Format::new(&id_type, &TypeKey::new([0; 32]));
     assert_eq!(format.render(12, DAY).unwrap(), "PROJ-12");
     assert_eq!(format.parse("PROJ-12"), Ok(Parsed::Sequence(12, ShownDate::default())));
+}
+
+#[test]
+fn ranges_are_rendered_as_single_ids_are() {
+    let format = format("{yy}/{seq:03}.");
+    assert!(format.shows_date());
+    assert!(!self::format("{tenant}{seq}").shows_date());
+    let on = format.on(DAY).unwrap();
+    let mut buffer = b"before\n".to_vec();
+    assert_eq!(on.render_range(0..3, &mut buffer), 2);
+    assert_eq!(on.render_range(999..1001, &mut buffer), 2);
+    assert_eq!(on.render_range(5..5, &mut buffer), 0);
+    assert_eq!(on.render_range(SERIAL_MAX - 1..u64::MAX, &mut buffer), 1);
+    assert_eq!(
+        String::from_utf8(buffer).unwrap(),
+        "before\n26/001.\n26/002.\n26/999.\n26/1000.\n26/9223372036854775806.\n"
+    );
+    let mut buffer = Vec::new();
+    let format = Format::Sequence(format);
+    assert_eq!(format.render_range(7..9, DAY, &mut buffer), Ok(2));
+    assert_eq!(buffer, b"26/007.\n26/008.\n");
+    assert!(format.render_range(7..9, date(2100, 1, 1), &mut buffer).is_err());
+}
+
+/// Literal text and placeholders around one number.
+fn any_template() -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        "[-A-Za-z0-9 _/.№ßİ٣\u{2013}\u{200b}]{1,6}",
+        prop::sample::select(vec!["{{", "}}"]).prop_map(str::to_owned),
+        prop::sample::select(vec!["{tenant}", "{type}", "{yyyy}", "{yy}", "{mm}", "{dd}"])
+            .prop_map(str::to_owned),
+    ];
+    let parts = || prop::collection::vec(part.clone(), 0..5).prop_map(|parts| parts.concat());
+    let width = (0..=20usize).prop_map(|width| match width {
+        0 => "{seq}".to_owned(),
+        width => format!("{{seq:0{width}}}"),
+    });
+    (parts(), width, parts()).prop_map(|(before, seq, after)| before + &seq + &after)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// What is rendered, one at a time or in bulk, is read back as the serial and the date that it
+    /// was rendered from, also after somebody has typed it.
+    #[test]
+    fn rendering_and_parsing_are_inverse(
+        template in any_template(),
+        (year, month, day) in (2000..=2099i16, 1..=12i8, 1..=28i8),
+        digits in 1..=19u32,
+        number in any::<u64>(),
+    ) {
+        let serial = (number % 10u64.pow(digits)).clamp(1, SERIAL_MAX - 1);
+        let format = format(&template);
+        let on = format.on(date(year, month, day)).unwrap();
+        let id = on.render(serial).unwrap();
+        let (parsed, shown) = format.parse(&id).unwrap();
+        prop_assert_eq!(parsed, serial);
+        prop_assert!(shown.year.is_none_or(|shown| shown == year));
+        prop_assert!(shown.month.is_none_or(|shown| shown == month));
+        prop_assert!(shown.day.is_none_or(|shown| shown == day));
+        prop_assert_eq!(shown != ShownDate::default(), format.shows_date());
+        let typed = format!(" {}\t", id.replace(['-', ' '], "").to_ascii_lowercase());
+        prop_assert_eq!(format.parse(&typed), Ok((serial, shown)));
+
+        let mut bulk = Vec::new();
+        prop_assert_eq!(on.render_range(serial..serial + 1, &mut bulk), 1);
+        prop_assert_eq!(String::from_utf8(bulk).unwrap(), id.clone() + "\n");
+        on.for_each(serial..serial + 1, |_, text| assert_eq!(text, id.as_bytes()));
+    }
 }

@@ -3,6 +3,8 @@
 use std::io;
 use std::process::ExitCode;
 
+use crate::message::say;
+
 /// What went wrong, and whose turn it is.
 #[derive(Debug)]
 pub(crate) enum Failure {
@@ -10,8 +12,6 @@ pub(crate) enum Failure {
     Usage(String),
     /// The work could not be done. Exit code 1.
     Work(anyhow::Error),
-    /// Somebody pressed Ctrl-C. Exit code 130, as shells expect.
-    Interrupted,
     /// The reader of our output went away, as `head` does. That is not a failure.
     OutputClosed,
 }
@@ -25,16 +25,12 @@ impl Failure {
     pub(crate) fn report(self) -> ExitCode {
         match self {
             Self::Usage(message) => {
-                eprintln!("mintage: {message}");
+                say(format_args!("mintage: {message}"));
                 ExitCode::from(2)
             }
             Self::Work(error) => {
-                eprintln!("mintage: {error:#}");
+                say(format_args!("mintage: {error:#}"));
                 ExitCode::from(1)
-            }
-            Self::Interrupted => {
-                eprintln!("mintage: interrupted");
-                ExitCode::from(130)
             }
             Self::OutputClosed => ExitCode::SUCCESS,
         }

@@ -1,8 +1,17 @@
 //! `mintage`, the one executable. Every role is a subcommand; see `cli`.
 
+// They panic where nobody reads; see `message` and `failure`.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod cli;
+mod config;
 mod failure;
+mod http;
+mod message;
 mod offline;
+mod serve;
+mod telemetry;
+mod wiring;
 
 use std::process::ExitCode;
 

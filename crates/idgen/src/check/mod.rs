@@ -6,12 +6,13 @@
 //!
 //! # How to add one
 //!
-//! 1. Add a variant to [`Check`], with its symbol count and the alphabets that it accepts in
-//!    [`Check::refusal`].
+//! 1. Add a variant to [`Check`] and to [`Check::ALL`], with its name in [`Check::name`] (and the
+//!    same name for serde), its symbol count in [`Check::symbols`] and the alphabets that it does
+//!    not accept in [`Check::refusal`]. ID types and the command line then know it.
 //! 2. Write a file here with a function that returns the [`Automaton`], and name it in
 //!    [`CheckTable::new`].
-//! 3. Add the algorithm's own examples to that file, and a line to the table of promises in
-//!    `tests/check_symbols.rs`, which then searches for errors that get past it.
+//! 3. In `tests/check_symbols.rs`, add published numbers to `known_examples`, and the algorithm to
+//!    the test that states what it promises, which then searches for errors that get past it.
 
 mod damm;
 mod iso7064;

@@ -17,6 +17,7 @@
 //! [OpenG2P's ID generator]: https://github.com/OpenG2P/id-generator
 
 mod packed;
+mod read;
 mod rules;
 mod settings;
 #[cfg(test)]
@@ -30,6 +31,9 @@ pub use settings::{Behaviour, FilterSettings, FilterSpec};
 
 /// The most digits an ID can have.
 pub const DIGITS_MAX: usize = 32;
+
+/// Different digits, and so the length of the longest ID without any digit twice.
+const TEN: usize = 10;
 
 /// One more than [`DIGITS_MAX`].
 const LIMIT_OUT_OF_REACH: u32 = 33;
@@ -132,6 +136,24 @@ impl Filters {
             group => group,
         };
         reversed.max(compiled.group + 1) as usize
+    }
+
+    /// The longest length at which any ID at all can pass, as far as that is plain to see: where
+    /// no digit may come back, there are only ten of them.
+    #[must_use]
+    pub fn length_max(&self) -> usize {
+        match &self.compiled {
+            Some(rules) if rules.block == 1 || rules.repeat_distance as usize >= TEN => TEN,
+            _ => DIGITS_MAX,
+        }
+    }
+
+    /// How many numbers of lists without a fixed length are looked for in each ID. Together with
+    /// the number of IDs it tells how long a walk takes.
+    pub(crate) fn entries(&self) -> usize {
+        self.compiled
+            .as_ref()
+            .map_or(0, |compiled| compiled.prefixes.len() + compiled.restricted.len())
     }
 }
 

@@ -1,23 +1,18 @@
 //! What a user writes under `filters:`, and how it is checked before it is compiled.
 
-use std::fmt;
-
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{self, MapAccess, Visitor};
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde_json::Value;
 
 use super::DIGITS_MAX;
 use super::packed::Pattern;
-
-/// The profile names, as they are written in configuration.
-const PROFILES: &[&str] = &["openg2p", "mosip", "none"];
+use crate::spec::read::Errors;
 
 /// The longest run of digits that count up or down without passing from 9 to 0.
 const SEQUENCE_LIMIT_MAX: u32 = 10;
 
-/// How many restricted numbers a list may hold. Each one is looked for in each accepted ID, so a
-/// longer list would be felt.
-const RESTRICTED_NUMBERS_MAX: usize = 1_000;
+/// How many entries a list may hold. Each one is looked for in each accepted ID, so a longer list
+/// would be felt.
+const ENTRIES_MAX: usize = 1_000;
 
 /// Which of the two rule dialects the limits of [`FilterSettings`] are read in.
 ///
@@ -173,11 +168,13 @@ impl FilterSettings {
                 (Some(_), _) => {}
             }
         }
-        let every_digit = (0..=9_u8).all(|digit| {
-            let digit = digit.to_string();
-            self.not_start_with.contains(&digit)
-        });
-        if every_digit {
+        if self.not_start_with.len() > ENTRIES_MAX {
+            report(format!(
+                "{} entries are listed; use at most {ENTRIES_MAX}",
+                self.not_start_with.len()
+            ));
+        }
+        if has_every_digit(&self.not_start_with) {
             report("all ten digits are listed, so no ID could be issued; leave one out".to_owned());
         }
     }
@@ -194,13 +191,21 @@ impl FilterSettings {
                 ));
             }
         }
-        if self.restricted_numbers.len() > RESTRICTED_NUMBERS_MAX {
+        if self.restricted_numbers.len() > ENTRIES_MAX {
             report(format!(
-                "{} numbers are listed; use at most {RESTRICTED_NUMBERS_MAX}",
+                "{} numbers are listed; use at most {ENTRIES_MAX}",
                 self.restricted_numbers.len()
             ));
         }
+        if has_every_digit(&self.restricted_numbers) {
+            report("all ten digits are listed, so no ID could be issued; leave one out".to_owned());
+        }
     }
+}
+
+/// Whether a list rules out each of the ten digits.
+fn has_every_digit(list: &[String]) -> bool {
+    (b'0'..=b'9').all(|digit| list.iter().any(|entry| entry.as_bytes() == [digit]))
 }
 
 /// What stands under `filters:` in the description of an ID type: the name of a profile, or a
@@ -229,13 +234,6 @@ impl FilterSpec {
             Self::Settings(settings) => Some(settings.clone()),
         }
     }
-
-    /// Checks single settings as [`FilterSettings::validate`] does. Profiles are always valid.
-    pub fn validate(&self, errors: &mut Vec<(String, String)>) {
-        if let Self::Settings(settings) = self {
-            settings.validate(errors);
-        }
-    }
 }
 
 impl Serialize for FilterSpec {
@@ -251,36 +249,9 @@ impl Serialize for FilterSpec {
 
 impl<'de> Deserialize<'de> for FilterSpec {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(FilterSpecVisitor)
-    }
-}
-
-/// Written by hand because serde's untagged enums hide which field or name was wrong.
-struct FilterSpecVisitor;
-
-impl<'de> Visitor<'de> for FilterSpecVisitor {
-    type Value = FilterSpec;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "a filter profile (`openg2p`, `mosip` or `none`) or a mapping of filter settings",
-        )
-    }
-
-    fn visit_str<E: de::Error>(self, name: &str) -> Result<Self::Value, E> {
-        match name {
-            "none" => Ok(FilterSpec::None),
-            "openg2p" => Ok(FilterSpec::Openg2p),
-            "mosip" => Ok(FilterSpec::Mosip),
-            unknown => Err(E::custom(format_args!(
-                "unknown filter profile `{unknown}`, expected one of `{}`, or a mapping of \
-                 filter settings",
-                PROFILES.join("`, `")
-            ))),
-        }
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Self::Value, A::Error> {
-        FilterSettings::deserialize(MapAccessDeserializer::new(map)).map(FilterSpec::Settings)
+        let mut errors = Errors::default();
+        let spec = Self::read("filters", Value::deserialize(deserializer)?, &mut errors);
+        errors.into_result().map_err(de::Error::custom)?;
+        Ok(spec.expect("what cannot be read is an error"))
     }
 }

@@ -4,8 +4,10 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use idgen::capacity::Capacity;
+use idgen::spec::SERIAL_MAX;
 use serde::Serialize;
 
+use super::numbers::whole;
 use super::type_args::TypeArgs;
 use crate::failure::Failure;
 
@@ -15,7 +17,7 @@ pub(crate) struct Args {
     id_type: TypeArgs,
 
     /// IDs that are or will be issued, for the probability that a guess hits one
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = whole::<u64>(0..=SERIAL_MAX), allow_negative_numbers = true)]
     issued: u64,
 
     /// One JSON object
@@ -27,6 +29,8 @@ pub(crate) struct Args {
 struct Report {
     #[serde(flatten)]
     capacity: Capacity,
+    /// Of the valid ones, those that a serial below 2^63 leads to.
+    issuable: u128,
     issued: u64,
     guess_probability: f64,
 }
@@ -36,6 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let capacity = Capacity::of(&spec).map_err(Failure::usage)?;
     let report = Report {
         capacity,
+        issuable: capacity.issuable(),
         issued: args.issued,
         guess_probability: capacity.guess_probability(args.issued.into()),
     };
@@ -57,6 +62,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             grouped(capacity.valid_high)
         )?;
     }
+    let about = if capacity.exact { "" } else { "about " };
+    writeln!(out, "issuable           {about}{}", grouped(report.issuable))?;
     writeln!(
         out,
         "guess probability  {:.3e} with {} issued",

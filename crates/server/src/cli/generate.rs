@@ -1,25 +1,35 @@
 //! `mintage generate`: codes in a file, without a server.
 
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use anyhow::Context as _;
+use idgen::capacity::Capacity;
+use idgen::filters::FilterSpec;
 use idgen::format::Format;
 use idgen::key::TypeKey;
-use idgen::spec::{IdType, Kind};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use idgen::spec::{IdType, Kind, RandomSpec, SERIAL_MAX};
 use jiff::civil::Date;
 
+use super::numbers::whole;
 use super::type_args::TypeArgs;
 use crate::failure::Failure;
+use crate::message::say;
+use crate::offline::interrupts::Interrupts;
 use crate::offline::key_file::{self, Origin};
 use crate::offline::output::Output;
-use crate::offline::produce::{Order, Source, Unfinished};
+use crate::offline::place::Place;
+use crate::offline::produce::{Order, Produced, Source};
+use crate::offline::progress;
 use crate::offline::rows::{Column, FileFormat, Rows};
+
+/// Threads beyond this only take memory.
+const THREADS_MAX: u64 = 64;
+
+/// Candidates looked at to see, in an instant, that a type has far more codes than are asked for.
+const QUICK_LOOK: u64 = 200_000;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -27,7 +37,7 @@ pub(crate) struct Args {
     id_type: TypeArgs,
 
     /// How many codes to make
-    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(long, value_parser = whole::<u64>(1..=SERIAL_MAX), allow_negative_numbers = true)]
     count: u64,
 
     /// File to write, or - for standard output; it appears when it is complete
@@ -47,7 +57,7 @@ pub(crate) struct Args {
     header: bool,
 
     /// First serial; a run says where the next one has to begin
-    #[arg(long, value_name = "SERIAL")]
+    #[arg(long, value_name = "SERIAL", value_parser = whole::<u64>(0..=SERIAL_MAX - 1), allow_negative_numbers = true)]
     from: Option<u64>,
 
     /// The key that decides which codes are made; made if it is missing
@@ -59,35 +69,38 @@ pub(crate) struct Args {
     date: Option<Date>,
 
     /// Threads that render [default: one for each core]
-    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1024))]
-    threads: Option<u16>,
+    #[arg(long, value_parser = whole::<usize>(1..=THREADS_MAX), allow_negative_numbers = true)]
+    threads: Option<usize>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    // Everything that can be refused is refused before anything is made.
     let id_type = args.id_type.id_type()?;
-    let order = args.order(&id_type)?;
-    let interrupted = watch_for_interrupts()?;
-    let mut output = Output::open(&args.out)?;
+    args.check_columns()?;
+    let place = args.place()?;
+    let known_key = args.known_key(&id_type)?;
+    let mut order = args.order(&id_type, known_key.as_ref().unwrap_or(&NO_KEY))?;
+    args.check_capacity(&id_type)?;
 
-    let bar = progress_bar(args.count);
-    let started = Instant::now();
-    let produced = write_header(args, &order, &mut output)
-        .and_then(|()| order.produce(&mut output, &interrupted, |count| bar.inc(count)));
-    bar.finish_and_clear();
-    let produced = match produced {
-        Ok(produced) => produced,
-        Err(Unfinished::Interrupted) => return Err(Failure::Interrupted),
-        Err(Unfinished::Write(error)) => {
-            let name = output.name();
-            return Err(anyhow::Error::from(error)
-                .context(format!("cannot write to {name}"))
-                .into());
+    let interrupts = Interrupts::watch()?;
+    let mut output = Output::open(place, &interrupts)?;
+    if known_key.is_none() {
+        let made = interrupts.whole_step(|_| key_file::read_or_create(&args.key_file));
+        let (key, origin) = made?;
+        if origin == Origin::Created {
+            say(format_args!(
+                "made a new key in {}; keep it safe: without it the codes cannot be traced or continued",
+                args.key_file.display()
+            ));
         }
-    };
+        order.source = args.source(&id_type, &key)?;
+    }
+    let started = Instant::now();
+    let produced = args.produce(&order, &mut output)?;
     if produced.count < args.count {
         return Err(anyhow::anyhow!(
-            "the ID type has only {} valid codes from serial {} on, {} were asked for",
-            produced.count,
+            "the ID type has only {} from serial {} on, {} were asked for",
+            codes(produced.count, "valid "),
             order.first,
             args.count
         )
@@ -95,18 +108,56 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     }
     let name = output.name();
     output.finish()?;
-    eprintln!(
-        "{} codes in {name}, {:.1} s; the next run must use --from {}",
-        produced.count,
+    say(format_args!(
+        "{} in {name}, {:.1} s; the next run must use --from {}",
+        codes(produced.count, ""),
         started.elapsed().as_secs_f64(),
         produced.next_serial
-    );
+    ));
     Ok(ExitCode::SUCCESS)
 }
 
+/// Stands in where no key is needed, or not yet.
+const NO_KEY: TypeKey = TypeKey::new([0; TypeKey::BYTES]);
+
 impl Args {
-    fn order(&self, id_type: &IdType) -> Result<Order, Failure> {
-        let source = self.source(id_type)?;
+    fn check_columns(&self) -> Result<(), Failure> {
+        if self.header && self.file_format() != FileFormat::Csv {
+            return Err(Failure::usage("--header: only CSV files begin with the names of columns"));
+        }
+        let twice = |(i, column)| self.columns[..i].contains(column);
+        if self.columns.iter().enumerate().any(twice) {
+            return Err(Failure::usage("--columns: every column can be there once only"));
+        }
+        Ok(())
+    }
+
+    /// Where the codes go, unless that is a file which is needed afterwards.
+    fn place(&self) -> Result<Place, Failure> {
+        let place = Place::find(&self.out)?;
+        let others =
+            [("--key-file", Some(self.key_file.as_path())), ("--type-file", self.id_type.file())];
+        for (flag, path) in others {
+            if path.is_some_and(|path| place.is_file(path)) {
+                return Err(Failure::usage(format!(
+                    "--out and {flag} are the same file, and the codes would replace it; \
+                     use another one for the codes"
+                )));
+            }
+        }
+        Ok(place)
+    }
+
+    /// The key that there is. None where one has to be made.
+    fn known_key(&self, id_type: &IdType) -> Result<Option<TypeKey>, Failure> {
+        match id_type.kind() {
+            Kind::Random(_) => Ok(key_file::read(&self.key_file)?),
+            _ => Ok(Some(NO_KEY)),
+        }
+    }
+
+    fn order(&self, id_type: &IdType, key: &TypeKey) -> Result<Order, Failure> {
+        let source = self.source(id_type, key)?;
         let start = match id_type.kind() {
             Kind::Sequence(spec) => spec.start,
             _ => 0,
@@ -125,21 +176,18 @@ impl Args {
             )));
         }
         let cores = thread::available_parallelism().map_or(1, usize::from);
+        let threads_max = usize::try_from(THREADS_MAX).expect("a small number");
         Ok(Order {
             source,
             rows: Rows::new(self.file_format(), self.columns.clone()),
             first,
             count: self.count,
-            threads: self.threads.map_or(cores, usize::from),
+            threads: self.threads.unwrap_or(cores.min(threads_max)),
         })
     }
 
-    fn source(&self, id_type: &IdType) -> Result<Source, Failure> {
-        let key = match id_type.kind() {
-            Kind::Random(_) => self.key()?,
-            _ => TypeKey::new([0; TypeKey::BYTES]),
-        };
-        match Format::new(id_type, &key) {
+    fn source(&self, id_type: &IdType, key: &TypeKey) -> Result<Source, Failure> {
+        match Format::new(id_type, key) {
             Format::Random(format) => Ok(Source::Random(format)),
             Format::Sequence(format) => {
                 let date = self.date.unwrap_or_else(today);
@@ -152,15 +200,34 @@ impl Args {
         }
     }
 
-    fn key(&self) -> Result<TypeKey, Failure> {
-        let (key, origin) = key_file::read_or_create(&self.key_file)?;
-        if origin == Origin::Created {
-            eprintln!(
-                "made a new key in {}; keep it safe: without it the codes cannot be traced or continued",
-                self.key_file.display()
-            );
+    /// Filters leave fewer codes than there are serials.
+    fn check_capacity(&self, id_type: &IdType) -> Result<(), Failure> {
+        match id_type.kind() {
+            Kind::Random(spec) if spec.filters != FilterSpec::None => {
+                let Some(most) = fewer_than(self.count, spec)? else { return Ok(()) };
+                Err(Failure::usage(format!(
+                    "--count {} is beyond what the filters leave: {most}",
+                    self.count
+                )))
+            }
+            _ => Ok(()),
         }
-        Ok(key)
+    }
+
+    fn produce(&self, order: &Order, output: &mut Output) -> Result<Produced, Failure> {
+        let bar = progress::bar(self.count, !output.is_terminal());
+        let produced = self
+            .write_header(order, output)
+            .and_then(|()| order.produce(output, |count| bar.inc(count)));
+        bar.finish_and_clear();
+        produced.map_err(|error| {
+            let name = output.name();
+            anyhow::Error::from(error).context(format!("cannot write to {name}")).into()
+        })
+    }
+
+    fn write_header(&self, order: &Order, output: &mut Output) -> io::Result<()> {
+        if self.header { output.write_all(order.rows.header().as_bytes()) } else { Ok(()) }
     }
 
     fn file_format(&self) -> FileFormat {
@@ -173,36 +240,34 @@ impl Args {
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a command for people: its today is the real one")]
 fn today() -> Date {
     jiff::tz::Offset::UTC.to_datetime(jiff::Timestamp::now()).date()
 }
 
-fn write_header(args: &Args, order: &Order, output: &mut Output) -> Result<(), Unfinished> {
-    use std::io::Write as _;
-    if args.header && args.file_format() == FileFormat::Csv {
-        output.write_all(order.rows.header().as_bytes()).map_err(Unfinished::Write)?;
+/// In words how many codes a type has, if that is certainly fewer than `count`. Where none was
+/// found among millions, looking on would take for ever, so that counts as none at all.
+fn fewer_than(count: u64, spec: &RandomSpec) -> Result<Option<String>, Failure> {
+    let count = u128::from(count);
+    let quick = Capacity::within(spec, QUICK_LOOK).map_err(Failure::usage)?;
+    if quick.issuable_low() >= count && quick.valid > 0 {
+        return Ok(None);
     }
-    Ok(())
-}
-
-/// The first Ctrl-C asks the work to stop and clean up; a second one ends the process.
-fn watch_for_interrupts() -> Result<Arc<AtomicBool>, Failure> {
-    let interrupted = Arc::new(AtomicBool::new(false));
-    let flag = Arc::clone(&interrupted);
-    ctrlc::set_handler(move || {
-        if flag.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
+    let capacity = Capacity::of(spec).map_err(Failure::usage)?;
+    let valid = codes(capacity.issuable(), "valid ");
+    Ok(if capacity.valid == 0 {
+        Some("they reject every code that was tried".to_owned())
+    } else if capacity.issuable_high() >= count {
+        None
+    } else if capacity.exact {
+        Some(format!("the ID type has {valid}"))
+    } else {
+        Some(format!("the ID type has about {valid}"))
     })
-    .context("cannot watch for Ctrl-C")?;
-    Ok(interrupted)
 }
 
-fn progress_bar(count: u64) -> ProgressBar {
-    // Draws nothing where standard error is not a terminal.
-    let bar = ProgressBar::with_draw_target(Some(count), ProgressDrawTarget::stderr());
-    let style = "{bar:40} {percent:>3}% {human_pos}/{human_len} codes, {per_sec}, {eta} left";
-    bar.set_style(ProgressStyle::with_template(style).expect("a valid template"));
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
+/// `1 code`, `2 codes`.
+fn codes(count: impl Into<u128>, which: &str) -> String {
+    let count = count.into();
+    format!("{count} {which}code{}", if count == 1 { "" } else { "s" })
 }

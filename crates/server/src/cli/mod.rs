@@ -2,9 +2,15 @@
 
 mod bench;
 mod capacity;
+mod config;
 mod generate;
 mod inspect;
+mod numbers;
+mod openapi;
+mod remote;
+mod serve;
 mod type_args;
+mod usage;
 mod validate;
 
 use std::io::{self, Write as _};
@@ -24,6 +30,18 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run the server
+    Serve(serve::Args),
+    /// Issue IDs from a running server
+    Issue(remote::IssueArgs),
+    /// List, create, change and delete ID types
+    Types(remote::TypesArgs),
+    /// List, create, change and delete tenants
+    Tenants(remote::TenantsArgs),
+    /// Make, list and revoke API keys
+    Keys(remote::KeysArgs),
+    /// Show how full the pools are and how long each ID type lasts
+    Pools(remote::PoolsArgs),
     /// Make codes and write them to a file
     Generate(generate::Args),
     /// Show what a code is made of, or why it is invalid
@@ -32,8 +50,12 @@ enum Command {
     Validate(validate::Args),
     /// Tell how many IDs a type has and how hard they are to guess
     Capacity(capacity::Args),
+    /// Look at the configuration without starting anything
+    Config(config::Args),
     /// Measure this machine against a baseline
     Bench(bench::Args),
+    /// Print the OpenAPI document
+    Openapi,
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -43,12 +65,24 @@ enum Command {
 
 /// Reads the command line and does what it says.
 pub(crate) fn run() -> Result<ExitCode, Failure> {
-    match Cli::parse().command {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return usage::answer(&error),
+    };
+    match cli.command {
+        Command::Serve(args) => serve::run(&args),
+        Command::Issue(args) => remote::issue(&args),
+        Command::Types(args) => remote::types(&args),
+        Command::Tenants(args) => remote::tenants(&args),
+        Command::Keys(args) => remote::keys(&args),
+        Command::Pools(args) => remote::pools(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Validate(args) => validate::run(&args),
         Command::Capacity(args) => capacity::run(&args),
+        Command::Config(args) => config::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Openapi => openapi::run(),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "mintage", &mut script);

@@ -8,6 +8,12 @@ use std::path::Path;
 use anyhow::Context as _;
 use idgen::key::TypeKey;
 
+use super::files::{directory_of, read_bounded, sync_directory};
+use crate::message::say;
+
+/// Room for a key and much white space.
+const FILE_BYTES_MAX: u64 = 64 * 1024;
+
 /// What was found at a path, or put there.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Origin {
@@ -30,7 +36,7 @@ pub(crate) fn read_or_create(path: &Path) -> anyhow::Result<(TypeKey, Origin)> {
 
 /// Reads the key, if there is a file.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Option<TypeKey>> {
-    let text = match fs::read(path) {
+    let text = match read_bounded(path, FILE_BYTES_MAX) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => {
@@ -54,7 +60,9 @@ fn warn_if_open_to_others(path: &Path) {
     let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
     if mode & 0o077 != 0 {
         let path = path.display();
-        eprintln!("mintage: warning: others can read the key file {path}; run: chmod 600 {path}");
+        say(format_args!(
+            "mintage: warning: others can read the key file {path}; run: chmod 600 {path}"
+        ));
     }
 }
 
@@ -65,16 +73,21 @@ fn create(path: &Path) -> anyhow::Result<Option<TypeKey>> {
     getrandom::fill(&mut bytes).map_err(std::io::Error::other).with_context(context)?;
     let key = TypeKey::new(bytes);
 
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory_of(path);
     let mut file = tempfile::Builder::new()
         .prefix(".mintage-key-")
         .permissions(Permissions::from_mode(0o600))
-        .tempfile_in(directory.unwrap_or(Path::new(".")))
+        .tempfile_in(directory)
+        // The name of the temporary file would only distract.
+        .map_err(|error| std::io::Error::from(error.kind()))
         .with_context(context)?;
     writeln!(file, "{}", hex::encode(key.as_bytes())).with_context(context)?;
     file.as_file().sync_all().with_context(context)?;
     match file.persist_noclobber(path) {
-        Ok(_) => Ok(Some(key)),
+        Ok(_) => {
+            sync_directory(directory).with_context(context)?;
+            Ok(Some(key))
+        }
         Err(error) if error.error.kind() == std::io::ErrorKind::AlreadyExists => Ok(None),
         Err(error) => Err(error.error).with_context(context),
     }
@@ -105,5 +118,8 @@ mod tests {
             let error = read_or_create(&path).unwrap_err();
             assert!(error.to_string().contains("64 hexadecimal digits"), "{error}");
         }
+        fs::write(&path, " ".repeat(65 * 1024)).unwrap();
+        let error = format!("{:#}", read_or_create(&path).unwrap_err());
+        assert!(error.contains("larger than 64 KiB"), "{error}");
     }
 }

@@ -1,8 +1,7 @@
 //! Rendering many codes on all cores, written in order of their serials, in bounded memory.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
@@ -60,13 +59,6 @@ pub(crate) struct Produced {
     pub(crate) next_serial: u64,
 }
 
-/// Why an order was not finished.
-#[derive(Debug)]
-pub(crate) enum Unfinished {
-    Interrupted,
-    Write(std::io::Error),
-}
-
 /// Rows of consecutive serials.
 #[derive(Default)]
 struct Chunk {
@@ -86,9 +78,8 @@ impl Order {
     pub(crate) fn produce(
         &self,
         output: &mut impl Write,
-        interrupted: &AtomicBool,
         progress: impl Fn(u64),
-    ) -> Result<Produced, Unfinished> {
+    ) -> io::Result<Produced> {
         thread::scope(|scope| {
             let renderers: Vec<Renderer> = (0..self.threads)
                 .map(|index| {
@@ -99,7 +90,7 @@ impl Order {
                 })
                 .collect();
             // Returning drops the receivers, and that ends the threads.
-            self.write_in_order(&renderers, output, interrupted, progress)
+            self.write_in_order(&renderers, output, progress)
         })
     }
 
@@ -107,20 +98,16 @@ impl Order {
         &self,
         renderers: &[Renderer],
         output: &mut impl Write,
-        interrupted: &AtomicBool,
         progress: impl Fn(u64),
-    ) -> Result<Produced, Unfinished> {
+    ) -> io::Result<Produced> {
         let mut done = Produced { count: 0, next_serial: self.first };
         for (index, renderer) in renderers.iter().cycle().enumerate() {
             let Ok(mut chunk) = renderer.finished.recv() else { break };
-            if interrupted.load(Ordering::Relaxed) {
-                return Err(Unfinished::Interrupted);
-            }
             let wanted = self.count - done.count;
             if chunk.count > wanted {
                 self.render(self.chunk_range(index as u64), wanted, &mut chunk);
             }
-            output.write_all(&chunk.bytes).map_err(Unfinished::Write)?;
+            output.write_all(&chunk.bytes)?;
             progress(chunk.count);
             done.count += chunk.count;
             if chunk.count > 0 {

@@ -58,19 +58,28 @@ fn settings_survive_being_written_and_read() {
 #[test]
 fn mistakes_are_answered_with_what_would_be_right() {
     let error = parse(json!("aadhaar")).unwrap_err();
-    for part in ["aadhaar", "`openg2p`, `mosip`, `none`", "mapping"] {
-        assert!(error.contains(part), "{error}");
-    }
+    assert!(error.contains("\"aadhaar\" is not a filter profile"), "{error}");
+    assert!(error.contains("use openg2p, mosip, none, or a mapping"), "{error}");
     let error = parse(json!({ "sequence": 3 })).unwrap_err();
-    for part in ["`sequence`", "`sequence_limit`", "`restricted_numbers`", "`behaviour`"] {
+    for part in ["filters.sequence: ", "sequence_limit", "restricted_numbers", "behaviour"] {
         assert!(error.contains(part), "{error}");
     }
     let error = parse(json!({ "behaviour": "none" })).unwrap_err();
-    assert!(error.contains("`openg2p` or `mosip`"), "{error}");
+    assert!(error.contains("use openg2p or mosip"), "{error}");
     for value in [json!(3), json!(null), json!(["openg2p"])] {
         let error = parse(value).unwrap_err();
-        assert!(error.contains("a filter profile (`openg2p`, `mosip` or `none`)"), "{error}");
+        assert!(error.contains("is not a filter profile"), "{error}");
     }
+}
+
+/// The same settings stand in configurations that are read by serde alone.
+#[test]
+fn settings_can_be_read_on_their_own() {
+    let settings: FilterSettings =
+        serde_json::from_value(json!({ "sequence_limit": 4, "behaviour": "mosip" })).unwrap();
+    assert_eq!(settings, FilterSettings { sequence_limit: 4, ..FilterSettings::mosip() });
+    let unknown = serde_json::from_value::<FilterSettings>(json!({ "sequence": 4 }));
+    assert!(unknown.unwrap_err().to_string().contains("`sequence_limit`"));
 }
 
 /// The fields reported for settings that differ from the defaults in one way.
@@ -78,7 +87,7 @@ fn reported(change: impl Fn(&mut FilterSettings)) -> Vec<String> {
     let mut settings = FilterSettings::default();
     change(&mut settings);
     let mut errors = Vec::new();
-    FilterSpec::Settings(settings).validate(&mut errors);
+    settings.validate(&mut errors);
     errors.into_iter().map(|(field, message)| format!("{field}: {message}")).collect()
 }
 
@@ -132,6 +141,7 @@ fn lists_are_checked() {
             s.not_start_with = vec![prefix.clone()];
         }
     };
+    assert_reported(|s| s.not_start_with = vec!["7".into(); 1_001], field, "at most 1000");
     assert_eq!(reported(with_prefix("12")), [""; 0]);
     assert_reported(with_prefix("1-2"), field, "use digits");
 
@@ -141,4 +151,9 @@ fn lists_are_checked() {
     assert_reported(|s| s.restricted_numbers = vec!["7".repeat(33)], field, "1 to 32 digits");
     assert_eq!(reported(|s| s.restricted_numbers = vec!["7".repeat(32)]), [""; 0]);
     assert_reported(|s| s.restricted_numbers = vec!["7".into(); 1_001], field, "at most 1000");
+    assert_reported(
+        |s| s.restricted_numbers = (0..10).map(|d| d.to_string()).collect(),
+        field,
+        "leave one out",
+    );
 }

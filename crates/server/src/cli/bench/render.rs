@@ -16,7 +16,7 @@ use idgen::key::TypeKey;
 use idgen::random::RandomFormat;
 use idgen::spec::{DEFAULT_TENANT, IdType, Kind, RandomSpec};
 
-use super::Measurement;
+use super::{Measurement, median, parse_seconds};
 use crate::failure::Failure;
 
 const SYMBOLS: u8 = 16;
@@ -28,19 +28,12 @@ const ROUNDS: u8 = 5;
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Seconds for each contender
-    #[arg(long, default_value_t = 2.0, value_parser = parse_seconds)]
+    #[arg(long, default_value_t = 2.0, value_parser = parse_seconds, allow_negative_numbers = true)]
     seconds: f64,
 
     /// One JSON object a line
     #[arg(long)]
     json: bool,
-}
-
-fn parse_seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(seconds) if (0.01..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("give a number of seconds from 0.01 to 3600".to_owned()),
-    }
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -62,12 +55,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         let value = median(rates.iter().map(|(value, _)| *value));
         let baseline = median(rates.iter().map(|(_, baseline)| *baseline));
         Measurement {
-            name: "render",
-            unit: "codes/s",
-            value,
-            baseline,
-            ratio: value / baseline,
-            threads,
+            threads: Some(threads),
+            ..Measurement::new("render", "codes/s", value, baseline)
         }
         .print(args.json)?;
     }
@@ -102,12 +91,6 @@ fn rate(threads: usize, time: Duration, render: impl Fn(u64) -> u64 + Sync) -> f
         handles.into_iter().map(|handle| handle.join().expect("no panic in a benchmark")).sum()
     });
     made as f64 / started.elapsed().as_secs_f64()
-}
-
-fn median(values: impl Iterator<Item = f64>) -> f64 {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    values[values.len() / 2]
 }
 
 /// The bulk path of idgen.

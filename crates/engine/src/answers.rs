@@ -1,0 +1,92 @@
+//! Idempotency: the same request with the same key gets the same answer.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
+use sha2::{Digest as _, Sha256};
+use storage::{Answer, AnswerClaim, AnswerKey, Store, StoreError};
+use tracing::warn;
+
+use crate::surroundings::Clock;
+
+/// Longest key that is accepted.
+pub const KEY_CHARS_MAX: usize = 255;
+
+/// A claim that nobody came back to after this long belongs to a process that is gone.
+const STALE_AFTER: SignedDuration = SignedDuration::from_secs(60);
+
+/// Expired answers that one sweep removes.
+const PURGE_AT_ONCE: u32 = 10_000;
+
+/// What is known about a request.
+#[derive(Debug)]
+pub enum Known {
+    /// Nothing: do the work, then keep or release the claim.
+    New(Claim),
+    /// The answer.
+    Answered(Answer),
+    /// Somebody is working on it.
+    InFlight,
+    /// The key belongs to another request.
+    OtherBody,
+}
+
+/// A request that is being worked on.
+#[derive(Debug)]
+#[must_use]
+pub struct Claim {
+    key: AnswerKey,
+}
+
+/// Remembers answers.
+pub struct Answers {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    keep_for: SignedDuration,
+}
+
+impl Answers {
+    /// Keeps answers for a time.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, keep_for: Duration) -> Self {
+        let keep_for = SignedDuration::try_from(keep_for).unwrap_or(SignedDuration::MAX);
+        Self { store, clock, keep_for }
+    }
+
+    /// Looks a request up, and claims it if it is new.
+    pub async fn look_up(
+        &self,
+        scope: String,
+        key: String,
+        body: &[u8],
+    ) -> Result<Known, StoreError> {
+        let key = AnswerKey { scope, key };
+        let hash: [u8; 32] = Sha256::digest(body).into();
+        let now = self.clock.now();
+        let stale_before = now.checked_sub(STALE_AFTER).unwrap_or(Timestamp::MIN);
+        Ok(match self.store.claim_answer(&key, &hash, now, stale_before).await? {
+            AnswerClaim::New => Known::New(Claim { key }),
+            AnswerClaim::Answered(answer) => Known::Answered(answer),
+            AnswerClaim::InFlight => Known::InFlight,
+            AnswerClaim::OtherBody => Known::OtherBody,
+        })
+    }
+
+    /// Keeps the answer to a request. It must not be sent before this succeeded.
+    pub async fn keep(&self, claim: Claim, answer: &Answer) -> Result<(), StoreError> {
+        let expires = self.clock.now().checked_add(self.keep_for).unwrap_or(Timestamp::MAX);
+        self.store.keep_answer(&claim.key, answer, expires).await
+    }
+
+    /// Forgets a request that failed, so that it can be tried again.
+    pub async fn release(&self, claim: Claim) {
+        if let Err(problem) = self.store.release_answer(&claim.key).await {
+            warn!("cannot release an idempotency key, it is free again in a minute: {problem}");
+        }
+    }
+
+    /// Removes expired answers.
+    pub async fn purge(&self) -> Result<u64, StoreError> {
+        self.store.purge_answers(self.clock.now(), PURGE_AT_ONCE).await
+    }
+}

@@ -1,0 +1,260 @@
+//! The ID types and tenants that this instance knows, and changes to them.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+
+use arc_swap::ArcSwap;
+use idgen::format::Format;
+use idgen::key::TypeKey;
+use idgen::spec::{IdType, Kind};
+use storage::{Change, Removal, Store, StoreError, StoredType, Tenant, TypeState};
+
+use crate::error::{AdminError, IssueError};
+use crate::issuing::{Pool, SnowflakeNode};
+use crate::live_type::LiveType;
+use crate::sealing::MasterKey;
+use crate::surroundings::{Clock, Entropy};
+
+type Types = HashMap<String, HashMap<String, Arc<LiveType>>>;
+
+/// What a change left behind.
+#[derive(Default)]
+pub(crate) struct Replaced {
+    /// A pool that nothing may leave any more; its rest has to be given back.
+    pub(crate) pool: Option<Arc<Pool>>,
+}
+
+/// What became of a type that was put.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Put {
+    /// It is new.
+    Created,
+    /// It was changed, or was the same already.
+    Kept,
+}
+
+/// The ID types and tenants that this instance knows.
+pub struct Catalogue {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
+    master_key: MasterKey,
+    node: Arc<SnowflakeNode>,
+    pool_size: usize,
+    types: ArcSwap<Types>,
+    /// Changes are made one at a time, so that what is in memory follows what is stored.
+    changing: tokio::sync::Mutex<()>,
+    tenants: Mutex<HashMap<String, Tenant>>,
+}
+
+impl Catalogue {
+    /// Reads everything from the store.
+    pub(crate) async fn load(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        entropy: Arc<dyn Entropy>,
+        master_key: MasterKey,
+        node: Arc<SnowflakeNode>,
+        pool_size: usize,
+    ) -> Result<Self, AdminError> {
+        let catalogue = Self {
+            store,
+            clock,
+            entropy,
+            master_key,
+            node,
+            pool_size,
+            types: ArcSwap::default(),
+            changing: tokio::sync::Mutex::default(),
+            tenants: Mutex::default(),
+        };
+        let mut types = Types::new();
+        for stored in catalogue.store.list_types().await? {
+            let live = catalogue.live(stored)?;
+            insert(&mut types, live);
+        }
+        catalogue.types.store(Arc::new(types));
+        let tenants = catalogue.store.list_tenants().await?;
+        *catalogue.lock_tenants() =
+            tenants.into_iter().map(|tenant| (tenant.name.clone(), tenant)).collect();
+        Ok(catalogue)
+    }
+
+    /// A type, retired or not.
+    pub fn find(&self, tenant: &str, name: &str) -> Result<Arc<LiveType>, IssueError> {
+        let types = self.types.load();
+        types.get(tenant).and_then(|types| types.get(name)).cloned().ok_or_else(|| {
+            IssueError::UnknownType { tenant: tenant.to_owned(), name: name.to_owned() }
+        })
+    }
+
+    /// Every type, by tenant and name.
+    pub fn all(&self) -> Vec<Arc<LiveType>> {
+        let types = self.types.load();
+        let mut all: Vec<_> = types.values().flat_map(|types| types.values().cloned()).collect();
+        all.sort_by_cached_key(|live| live.label());
+        all
+    }
+
+    /// Makes a type, or changes it where that repeats and hides no ID.
+    pub(crate) async fn put_type(&self, id_type: &IdType) -> Result<(Put, Replaced), AdminError> {
+        let _one_at_a_time = self.changing.lock().await;
+        match self.find(id_type.tenant(), id_type.name()) {
+            Err(_) => {
+                self.create(id_type).await?;
+                Ok((Put::Created, Replaced::default()))
+            }
+            Ok(live) => Ok((Put::Kept, self.change(&live, id_type).await?)),
+        }
+    }
+
+    async fn create(&self, id_type: &IdType) -> Result<(), AdminError> {
+        let sealed = self.new_sealed_key(id_type);
+        let stored = self.store.create_type(id_type, &sealed, self.clock.now()).await?;
+        let tenant = Tenant {
+            name: stored.id_type.tenant().to_owned(),
+            requests_per_second: None,
+            created_at: stored.created_at,
+        };
+        self.publish(self.live(stored)?);
+        self.lock_tenants().entry(tenant.name.clone()).or_insert(tenant);
+        Ok(())
+    }
+
+    async fn change(&self, live: &LiveType, id_type: &IdType) -> Result<Replaced, AdminError> {
+        let old = live.stored();
+        if old.id_type == *id_type && old.state == TypeState::Active {
+            return Ok(Replaced::default());
+        }
+        let frozen = old.id_type.frozen_changes(id_type);
+        let sealed_key = match (old.id_type.kind(), id_type.kind()) {
+            (Kind::Random(_), Kind::Random(_)) => old.sealed_key.clone(),
+            _ => self.new_sealed_key(id_type),
+        };
+        let changed = StoredType {
+            id_type: id_type.clone(),
+            sealed_key,
+            state: TypeState::Active,
+            ..old.clone()
+        };
+        let only_if_unused = !frozen.is_empty();
+        match self.store.change_type(old.id, id_type, &changed.sealed_key, only_if_unused).await? {
+            Change::TypeIsUsed => Err(AdminError::Frozen(frozen)),
+            Change::Done => {
+                self.publish(self.live(changed)?);
+                Ok(Replaced { pool: live.pool() })
+            }
+        }
+    }
+
+    /// A key for a type that needs one, sealed.
+    fn new_sealed_key(&self, id_type: &IdType) -> Vec<u8> {
+        match id_type.kind() {
+            Kind::Random(_) => {
+                let key = MasterKey::new_type_key(&*self.entropy);
+                self.master_key.seal(&key, &label(id_type), &*self.entropy)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// Deletes a type that was never used, retires any other.
+    pub(crate) async fn remove_type(
+        &self,
+        tenant: &str,
+        name: &str,
+    ) -> Result<(Removal, Replaced), AdminError> {
+        let _one_at_a_time = self.changing.lock().await;
+        let live = self.find(tenant, name).map_err(|_| AdminError::NotFound("ID type"))?;
+        let removal = self.store.remove_type(live.stored().id).await?;
+        match removal {
+            Removal::Retired => {
+                let state = TypeState::Retired;
+                let stored = StoredType { state, used: true, ..live.stored().clone() };
+                self.publish(self.live(stored)?);
+            }
+            Removal::Deleted => {
+                let mut types = Types::clone(&self.types.load());
+                if let Some(types) = types.get_mut(tenant) {
+                    types.remove(name);
+                }
+                self.types.store(Arc::new(types));
+            }
+        }
+        Ok((removal, Replaced { pool: live.pool() }))
+    }
+
+    /// Every tenant, by name.
+    pub fn tenants(&self) -> Vec<Tenant> {
+        let mut tenants: Vec<_> = self.lock_tenants().values().cloned().collect();
+        tenants.sort_by(|a, b| a.name.cmp(&b.name));
+        tenants
+    }
+
+    /// One tenant.
+    pub fn tenant(&self, name: &str) -> Option<Tenant> {
+        self.lock_tenants().get(name).cloned()
+    }
+
+    /// Makes a tenant or changes its settings.
+    pub(crate) async fn put_tenant(
+        &self,
+        name: &str,
+        requests_per_second: Option<u32>,
+    ) -> Result<Put, AdminError> {
+        idgen::spec::valid_name("tenant", name)?;
+        let _one_at_a_time = self.changing.lock().await;
+        let known = self.tenant(name);
+        let put = if known.is_some() { Put::Kept } else { Put::Created };
+        let created_at = known.map_or_else(|| self.clock.now(), |tenant| tenant.created_at);
+        let tenant = Tenant { name: name.to_owned(), requests_per_second, created_at };
+        self.store.put_tenant(&tenant).await?;
+        self.lock_tenants().insert(name.to_owned(), tenant);
+        Ok(put)
+    }
+
+    /// Deletes a tenant without types.
+    pub(crate) async fn remove_tenant(&self, name: &str) -> Result<(), AdminError> {
+        let _one_at_a_time = self.changing.lock().await;
+        self.store.remove_tenant(name).await?;
+        self.lock_tenants().remove(name);
+        Ok(())
+    }
+
+    fn live(&self, stored: StoredType) -> Result<Arc<LiveType>, AdminError> {
+        let label = label(&stored.id_type);
+        let key = match stored.id_type.kind() {
+            Kind::Random(_) => self
+                .master_key
+                .open(&stored.sealed_key, &label)
+                .map_err(|_| AdminError::MasterKey(label.clone()))?,
+            _ => TypeKey::new([0; TypeKey::BYTES]),
+        };
+        let format = Format::new(&stored.id_type, &key);
+        let live = LiveType::new(stored, format, self.pool_size, &self.node, &*self.clock)
+            .map_err(|error| {
+                AdminError::Store(StoreError::Unavailable(format!("{label}: {error}")))
+            })?;
+        Ok(Arc::new(live))
+    }
+
+    fn publish(&self, live: Arc<LiveType>) {
+        let mut types = Types::clone(&self.types.load());
+        insert(&mut types, live);
+        self.types.store(Arc::new(types));
+    }
+
+    fn lock_tenants(&self) -> std::sync::MutexGuard<'_, HashMap<String, Tenant>> {
+        self.tenants.lock().expect("no code panics while it holds the tenants")
+    }
+}
+
+fn label(id_type: &IdType) -> String {
+    format!("{}/{}", id_type.tenant(), id_type.name())
+}
+
+fn insert(types: &mut Types, live: Arc<LiveType>) {
+    let id_type = &live.stored().id_type;
+    let (tenant, name) = (id_type.tenant().to_owned(), id_type.name().to_owned());
+    types.entry(tenant).or_default().insert(name, live);
+}

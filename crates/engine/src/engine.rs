@@ -1,0 +1,267 @@
+//! Everything that the service does, as one thing that the server holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use idgen::error::ParseError;
+use idgen::format::{Format, Parsed};
+use idgen::spec::IdType;
+use storage::{Gap, IssueRecord, Removal, Store};
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use crate::answers::Answers;
+use crate::catalogue::{Catalogue, Put, Replaced};
+use crate::error::{AdminError, IssueError};
+use crate::issuing::{Issuer, IssuingSettings, LogWriter, SnowflakeNode};
+use crate::keys::Keys;
+use crate::live_type::LiveType;
+use crate::metrics::EngineMetrics;
+use crate::sealing::MasterKey;
+use crate::surroundings::{Clock, Entropy};
+
+/// How often expired answers are swept out.
+const PURGE_EVERY: Duration = Duration::from_secs(60);
+
+/// What the engine is built from.
+pub struct EngineParts {
+    /// Where everything is remembered.
+    pub store: Arc<dyn Store>,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub entropy: Arc<dyn Entropy>,
+    /// What the keys of ID types are sealed with.
+    pub master_key: MasterKey,
+    /// A name that no other running process has.
+    pub instance: String,
+}
+
+/// Settings of the engine.
+#[derive(Debug, Clone, Copy)]
+pub struct EngineSettings {
+    /// Of issuing.
+    pub issuing: IssuingSettings,
+    /// How long answers to requests with an idempotency key are kept.
+    pub keep_answers: Duration,
+    /// Requests per second of keys that have no limit of their own.
+    pub default_rate: Option<u32>,
+}
+
+/// What became of a serial.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SerialHistory {
+    /// Issues that contain it; more than one only if the type starts again.
+    pub issuances: Vec<Issuance>,
+    /// Gaps that contain it.
+    pub gaps: Vec<Gap>,
+}
+
+/// An issue, with the name of the key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issuance {
+    /// The record.
+    pub record: IssueRecord,
+    /// The public part of the key, if it was one.
+    pub key: Option<String>,
+    /// What people call the key.
+    pub key_name: Option<String>,
+}
+
+/// The service, without HTTP.
+pub struct Engine {
+    store: Arc<dyn Store>,
+    /// The types and tenants.
+    pub catalogue: Arc<Catalogue>,
+    /// Issues IDs.
+    pub issuer: Arc<Issuer>,
+    /// The API keys.
+    pub keys: Keys,
+    /// Answers to requests with an idempotency key.
+    pub answers: Arc<Answers>,
+    /// What is counted.
+    pub metrics: Arc<EngineMetrics>,
+    stop: watch::Sender<bool>,
+    tasks: std::sync::Mutex<Vec<tokio::task::JoinHandle<()>>>,
+}
+
+impl Engine {
+    /// Accounts for what a crash left behind, loads the catalogue and starts the background work.
+    pub async fn start(parts: EngineParts, settings: EngineSettings) -> Result<Self, AdminError> {
+        let EngineParts { store, clock, entropy, master_key, instance } = parts;
+        let lost = store.close_lost_draws(&instance, clock.now()).await?;
+        if !lost.is_empty() {
+            let serials: u64 =
+                lost.iter().map(|gap| gap.span.serials.end - gap.span.serials.start).sum();
+            warn!(
+                gaps = lost.len(),
+                serials, "recorded {serials} serials that a crash left unaccounted for as gaps"
+            );
+        }
+        let node =
+            SnowflakeNode::lease(Arc::clone(&store), Arc::clone(&clock), instance.clone()).await?;
+        let catalogue = Catalogue::load(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            Arc::clone(&entropy),
+            master_key,
+            node,
+            settings.issuing.pool_sizes.0,
+        )
+        .await?;
+        let catalogue = Arc::new(catalogue);
+        let keys =
+            Keys::load(Arc::clone(&store), Arc::clone(&clock), entropy, settings.default_rate)
+                .await?;
+        keys.set_tenant_rates(&catalogue.tenants());
+        let answers =
+            Arc::new(Answers::new(Arc::clone(&store), Arc::clone(&clock), settings.keep_answers));
+        let metrics = Arc::new(EngineMetrics::default());
+        let log = LogWriter::new(Arc::clone(&store), Arc::clone(&clock), instance.clone());
+        let issuer = Arc::new(Issuer::new(
+            Arc::clone(&store),
+            clock,
+            instance,
+            Arc::clone(&catalogue),
+            log,
+            Arc::clone(&metrics),
+            settings.issuing,
+        ));
+        let (stop, stopped) = watch::channel(false);
+        let tasks = vec![
+            tokio::spawn({
+                let (issuer, stopped) = (Arc::clone(&issuer), stopped.clone());
+                async move { issuer.write_log(stopped).await }
+            }),
+            tokio::spawn(purge_answers(Arc::clone(&answers), stopped)),
+        ];
+        let tasks = std::sync::Mutex::new(tasks);
+        Ok(Self { store, catalogue, issuer, keys, answers, metrics, stop, tasks })
+    }
+
+    /// Makes a type or changes it.
+    pub async fn put_type(&self, id_type: &IdType) -> Result<Put, AdminError> {
+        // A snowflake type is known to be used once its log is written.
+        self.flush_log().await?;
+        let (put, replaced) = self.catalogue.put_type(id_type).await?;
+        self.clean_up_after(replaced);
+        Ok(put)
+    }
+
+    /// Deletes or retires a type.
+    pub async fn remove_type(&self, tenant: &str, name: &str) -> Result<Removal, AdminError> {
+        self.flush_log().await?;
+        let (removal, replaced) = self.catalogue.remove_type(tenant, name).await?;
+        self.clean_up_after(replaced);
+        Ok(removal)
+    }
+
+    /// Makes a tenant or changes its limit.
+    pub async fn put_tenant(&self, name: &str, rate: Option<u32>) -> Result<Put, AdminError> {
+        let put = self.catalogue.put_tenant(name, rate).await?;
+        self.keys.set_tenant_rates(&self.catalogue.tenants());
+        Ok(put)
+    }
+
+    /// Deletes a tenant without types.
+    pub async fn remove_tenant(&self, name: &str) -> Result<(), AdminError> {
+        self.catalogue.remove_tenant(name).await?;
+        self.keys.set_tenant_rates(&self.catalogue.tenants());
+        Ok(())
+    }
+
+    async fn flush_log(&self) -> Result<(), AdminError> {
+        Ok(self.issuer.flush_log().await?)
+    }
+
+    fn clean_up_after(&self, replaced: Replaced) {
+        if let Some(pool) = replaced.pool {
+            self.issuer.retire(pool);
+        }
+    }
+
+    /// Checks the structure of an ID.
+    pub fn validate(&self, live: &LiveType, id: &str) -> Result<(), ParseError> {
+        match live.format() {
+            Format::Random(format) => format.shape().validate(id),
+            other => other.parse(id).map(drop),
+        }
+    }
+
+    /// What became of a serial.
+    pub async fn history(
+        &self,
+        live: &LiveType,
+        period: Option<&str>,
+        serial: u64,
+    ) -> Result<SerialHistory, IssueError> {
+        self.issuer.flush_log().await?;
+        let type_id = live.stored().id;
+        let records = self.store.find_issues(type_id, period, serial).await?;
+        let gaps = self.store.find_gaps(type_id, period, serial).await?;
+        let keys = self.keys.all();
+        let issuances = records.into_iter().map(|record| {
+            let key = keys.iter().find(|key| key.stored().id == record.issue.key_id);
+            Issuance {
+                record,
+                key: key.map(|key| key.stored().key.short.clone()),
+                key_name: key.map(|key| key.stored().key.name.clone()),
+            }
+        });
+        Ok(SerialHistory { issuances: issuances.collect(), gaps })
+    }
+
+    /// The serial behind an ID. A snowflake is its own serial.
+    pub fn serial_of(&self, live: &LiveType, id: &str) -> Result<u64, ParseError> {
+        Ok(match live.format().parse(id)? {
+            Parsed::Sequence(serial, _) | Parsed::Random(serial) => serial,
+            Parsed::Snowflake(_) => {
+                let digits: String = id.chars().filter(char::is_ascii_digit).collect();
+                digits.parse().map_err(|_| ParseError::OutOfRange)?
+            }
+        })
+    }
+
+    /// Whether the store answers and can write.
+    pub async fn check(&self) -> Result<(), IssueError> {
+        Ok(self.store.check().await?)
+    }
+
+    /// Stops the background work, gives back what was not issued and closes the store. Requests
+    /// must have ended before.
+    pub async fn shut_down(&self) {
+        self.stop.send_replace(true);
+        let tasks = std::mem::take(&mut *self.tasks.lock().expect("nobody panics with the tasks"));
+        for task in tasks {
+            if task.await.is_err() {
+                error!("a background task panicked");
+            }
+        }
+        self.issuer.shut_down().await;
+        if let Err(problem) = self.store.close().await {
+            error!("cannot close the store: {problem}");
+        }
+        info!("the engine has stopped");
+    }
+}
+
+impl Drop for Engine {
+    /// An engine that is dropped without a shutdown ends like a process that is killed.
+    fn drop(&mut self) {
+        if let Ok(tasks) = self.tasks.get_mut() {
+            tasks.iter().for_each(tokio::task::JoinHandle::abort);
+        }
+    }
+}
+
+async fn purge_answers(answers: Arc<Answers>, mut stop: watch::Receiver<bool>) {
+    while !*stop.borrow() {
+        tokio::select! {
+            () = tokio::time::sleep(PURGE_EVERY) => {}
+            _ = stop.changed() => return,
+        }
+        if let Err(problem) = answers.purge().await {
+            warn!("cannot remove expired answers: {problem}");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Why the engine did not do what it was asked to.
+
+use idgen::error::{RenderError, SpecErrors};
+use idgen::snowflake::SnowflakeError;
+use storage::StoreError;
+
+/// Why no IDs were issued. In every case none left the process.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum IssueError {
+    /// The tenant has no such type.
+    #[error("there is no ID type {name:?} for tenant {tenant:?}")]
+    UnknownType {
+        /// The tenant.
+        tenant: String,
+        /// The name that was asked for.
+        name: String,
+    },
+    /// The type was deleted.
+    #[error("the ID type was retired and issues no more IDs")]
+    Retired,
+    /// The numbers of this type belong to documents.
+    #[error("a gapless type gives its numbers to documents only")]
+    Gapless,
+    /// Fewer are left than were asked for.
+    #[error("the ID type is exhausted: {left} IDs are left")]
+    Exhausted {
+        /// How many a smaller request could still get.
+        left: u64,
+    },
+    /// The count is outside the limits.
+    #[error("count must be from 1 to {max}, not {count}")]
+    Count {
+        /// What was asked for.
+        count: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// The pool could not be refilled in time.
+    #[error("the pool is empty and is being refilled")]
+    PoolEmpty,
+    /// The store does not answer, or the clock is wrong. Worth trying again.
+    #[error("{0}")]
+    Unavailable(String),
+    /// The template cannot write today's date.
+    #[error(transparent)]
+    Date(#[from] RenderError),
+    /// No snowflake can be made.
+    #[error(transparent)]
+    Snowflake(#[from] SnowflakeError),
+}
+
+impl From<StoreError> for IssueError {
+    fn from(error: StoreError) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
+/// Why a type, a tenant or a key was not changed.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    /// It does not exist.
+    #[error("there is no such {0}")]
+    NotFound(&'static str),
+    /// The settings are wrong.
+    #[error("{0}")]
+    Invalid(#[from] SpecErrors),
+    /// The change would make IDs unreadable or repeat them.
+    #[error(
+        "IDs of this type have been issued, so these settings are fixed: {}; \
+         create a type with another name instead",
+        .0.join(", ")
+    )]
+    Frozen(Vec<&'static str>),
+    /// A tenant with types cannot be deleted.
+    #[error("the tenant still has ID types")]
+    InUse,
+    /// The master key is not the one that the type's key was sealed with.
+    #[error("the key of ID type {0} cannot be opened: the master key is not the right one")]
+    MasterKey(String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(StoreError),
+}
+
+impl From<StoreError> for AdminError {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotFound(what) => Self::NotFound(what),
+            StoreError::InUse => Self::InUse,
+            other => Self::Store(other),
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! A pool: IDs of one counter, ready to hand out, and the requests that wait for more.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use idgen::format::Format;
+use storage::{IssueGroup, Span, TypeId};
+use tokio::sync::oneshot;
+
+use super::burn::Burn;
+use super::stock::{Block, Stock, Taken, Taker};
+use crate::error::IssueError;
+
+/// How a draw becomes IDs.
+#[derive(Debug, Clone)]
+pub(crate) enum Renderer {
+    /// Written when handed out.
+    Sequence,
+    /// Rendered ahead; the format must be a random one.
+    Random(Arc<Format>),
+}
+
+/// The pool of one counter.
+#[derive(Debug)]
+pub(crate) struct Pool {
+    pub(crate) type_id: TypeId,
+    /// For messages: `tenant/name`.
+    pub(crate) label: String,
+    pub(crate) period: String,
+    pub(crate) renderer: Renderer,
+    /// First serial of the counter, and the end of its space.
+    pub(crate) bounds: (u64, u64),
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+#[expect(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact of its own; all combinations occur"
+)]
+struct State {
+    stock: Stock,
+    waiters: VecDeque<Waiter>,
+    /// A refill is under way; there is never more than one.
+    refilling: bool,
+    /// The counter has no serials left.
+    drained: bool,
+    /// The pool was given up; it hands out nothing any more.
+    closed: bool,
+    /// The log writer knows that there is something to write.
+    in_log_queue: bool,
+    /// How many IDs a refill aims for.
+    target: usize,
+    last_refill_ms: i64,
+    /// Serials drawn here and IDs that they gave, for the share that filters accept.
+    drawn: u64,
+    accepted: u64,
+    /// The counter's next serial as of the last draw.
+    next_serial: Option<u64>,
+    burn: Burn,
+}
+
+#[derive(Debug)]
+struct Waiter {
+    count: usize,
+    taker: Taker,
+    answer: oneshot::Sender<Result<Taken, IssueError>>,
+}
+
+/// What a request meets.
+pub(crate) enum Take {
+    Now(Taken),
+    Later(oneshot::Receiver<Result<Taken, IssueError>>),
+}
+
+/// What has to happen after a request was served.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct AfterTake {
+    /// The caller must start a refill.
+    pub(crate) refill: bool,
+    /// The caller must put the pool into the log writer's queue.
+    pub(crate) log: bool,
+}
+
+/// A look at a pool.
+#[derive(Debug, Clone)]
+pub(crate) struct PoolView {
+    pub(crate) level: usize,
+    pub(crate) target: usize,
+    pub(crate) burn_per_second: f64,
+    pub(crate) acceptance: f64,
+    pub(crate) next_serial: Option<u64>,
+}
+
+impl Pool {
+    pub(crate) fn new(
+        type_id: TypeId,
+        label: String,
+        period: String,
+        renderer: Renderer,
+        bounds: (u64, u64),
+        target: usize,
+    ) -> Self {
+        // A small sample spares a heavily filtered type a series of draws that are far too small.
+        let (drawn, accepted) = match &renderer {
+            Renderer::Random(format) => sample_acceptance(format),
+            Renderer::Sequence => (1, 1),
+        };
+        let state = State {
+            stock: Stock::new(type_id, period.clone()),
+            waiters: VecDeque::new(),
+            refilling: false,
+            drained: false,
+            closed: false,
+            in_log_queue: false,
+            target,
+            last_refill_ms: 0,
+            drawn,
+            accepted,
+            next_serial: None,
+            burn: Burn::default(),
+        };
+        Self { type_id, label, period, renderer, bounds, state: Mutex::new(state) }
+    }
+
+    /// Takes IDs, or a place in the queue. `watermark` is the share of the pool that may be used
+    /// up before it is refilled.
+    pub(crate) fn take(
+        &self,
+        count: usize,
+        taker: Taker,
+        watermark: f64,
+    ) -> Result<(Take, AfterTake), IssueError> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(IssueError::Unavailable("the ID type was just changed".to_owned()));
+        }
+        if state.waiters.is_empty() && state.stock.len() >= count {
+            let taken = state.take(count, taker);
+            let after = AfterTake {
+                refill: state.wants_refill(watermark),
+                log: !std::mem::replace(&mut state.in_log_queue, true),
+            };
+            return Ok((Take::Now(taken), after));
+        }
+        if state.drained {
+            return Err(IssueError::Exhausted { left: state.stock.len() as u64 });
+        }
+        let (answer, receiver) = oneshot::channel();
+        state.waiters.push_back(Waiter { count, taker, answer });
+        let refill = !std::mem::replace(&mut state.refilling, true);
+        Ok((Take::Later(receiver), AfterTake { refill, log: false }))
+    }
+
+    /// Claims the refill of a pool below its watermark, or of any that is not full.
+    pub(crate) fn start_refill(&self) -> bool {
+        let mut state = self.lock();
+        let start = !state.refilling && !state.closed && !state.drained;
+        state.refilling |= start;
+        start
+    }
+
+    /// Chooses the size of the pool for the refill that begins.
+    pub(crate) fn adapt_size(&self, now_ms: i64, sizes: (usize, usize)) {
+        self.lock().adapt_target(now_ms, sizes);
+    }
+
+    /// How many serials the refill in progress should draw next; `None` ends it.
+    pub(crate) fn refill_demand(&self) -> Option<u64> {
+        let mut state = self.lock();
+        state.forget_waiters_that_left();
+        let waiting: usize = state.waiters.iter().map(|waiter| waiter.count).sum();
+        let missing = (state.target + waiting).saturating_sub(state.stock.len());
+        if missing == 0 || state.closed {
+            state.refilling = false;
+            return None;
+        }
+        Some(state.serials_for(missing))
+    }
+
+    /// Adds the IDs of a draw and serves who waits. Returns whether the log writer must be told.
+    pub(crate) fn add(&self, block: Block, drawn: &std::ops::Range<u64>) -> bool {
+        let mut state = self.lock();
+        state.drawn += drawn.end - drawn.start;
+        state.accepted += block.len() as u64;
+        state.next_serial = Some(drawn.end);
+        state.stock.add(block);
+        state.serve_waiters();
+        !std::mem::replace(&mut state.in_log_queue, true)
+    }
+
+    /// Ends a refill that found no serials. Requests for more than is left are told so.
+    pub(crate) fn drained(&self) {
+        let mut state = self.lock();
+        state.refilling = false;
+        state.drained = true;
+        state.next_serial = Some(self.bounds.1);
+        state.serve_waiters();
+        let left = state.stock.len() as u64;
+        for waiter in std::mem::take(&mut state.waiters) {
+            let _ = waiter.answer.send(Err(IssueError::Exhausted { left }));
+        }
+    }
+
+    /// Ends a refill that failed, and everybody's wait.
+    pub(crate) fn refill_failed(&self, reason: &str) {
+        let mut state = self.lock();
+        state.refilling = false;
+        for waiter in std::mem::take(&mut state.waiters) {
+            let _ = waiter.answer.send(Err(IssueError::Unavailable(reason.to_owned())));
+        }
+    }
+
+    /// What was handed out since the last call.
+    pub(crate) fn drain_log(&self) -> Vec<IssueGroup> {
+        let mut state = self.lock();
+        state.in_log_queue = false;
+        state.stock.drain_log()
+    }
+
+    /// Gives the pool up: nothing leaves it any more. Returns the last of its log, and the serials
+    /// that were never handed out.
+    pub(crate) fn close(&self) -> (Vec<IssueGroup>, Vec<Span>) {
+        let mut state = self.lock();
+        state.closed = true;
+        for waiter in std::mem::take(&mut state.waiters) {
+            let reason = "the pool was closed".to_owned();
+            let _ = waiter.answer.send(Err(IssueError::Unavailable(reason)));
+        }
+        let groups = state.stock.drain_log();
+        let rest = state.stock.drain_rest();
+        (groups, rest)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
+    pub(crate) fn view(&self, now_ms: i64) -> PoolView {
+        let state = self.lock();
+        PoolView {
+            level: state.stock.len(),
+            target: state.target,
+            burn_per_second: state.burn.per_second(now_ms),
+            acceptance: state.acceptance(),
+            next_serial: state.next_serial,
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no code panics while it holds a pool")
+    }
+}
+
+impl State {
+    fn take(&mut self, count: usize, taker: Taker) -> Taken {
+        self.burn.count(count, taker.at_ms);
+        self.stock.take(count, taker)
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a share of a pool's size is a size"
+    )]
+    fn wants_refill(&mut self, watermark: f64) -> bool {
+        let floor = (self.target as f64 * (1.0 - watermark)) as usize;
+        let wants = self.stock.len() <= floor && !self.refilling && !self.drained;
+        self.refilling |= wants;
+        wants
+    }
+
+    fn serve_waiters(&mut self) {
+        while let Some(waiter) = self.waiters.front() {
+            if waiter.answer.is_closed() {
+                self.waiters.pop_front();
+            } else if waiter.count <= self.stock.len() {
+                let waiter = self.waiters.pop_front().expect("it is in front");
+                let taken = self.take(waiter.count, waiter.taker);
+                // If the client has just left, its IDs stay issued to it: it may have seen them.
+                let _ = waiter.answer.send(Ok(taken));
+            } else {
+                return;
+            }
+        }
+    }
+
+    fn forget_waiters_that_left(&mut self) {
+        self.waiters.retain(|waiter| !waiter.answer.is_closed());
+    }
+
+    /// A pool that lasts less than a second is too small, one that lasts a minute too large.
+    fn adapt_target(&mut self, now_ms: i64, (min, max): (usize, usize)) {
+        let lasted_ms = now_ms - self.last_refill_ms;
+        if self.last_refill_ms != 0 && lasted_ms < 1000 {
+            self.target = (self.target * 2).clamp(min, max);
+        } else if lasted_ms > 60_000 {
+            self.target = (self.target / 2).clamp(min, max);
+        }
+        self.last_refill_ms = now_ms;
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "a share does not need 64 bits")]
+    fn acceptance(&self) -> f64 {
+        (self.accepted.max(1) as f64) / (self.drawn.max(1) as f64)
+    }
+
+    #[expect(
+        clippy::cast_precision_loss,
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an estimate of how much to draw, clamped"
+    )]
+    fn serials_for(&self, ids: usize) -> u64 {
+        ((ids as f64 / self.acceptance()).ceil() as u64).clamp(1, super::refill::DRAW_MAX)
+    }
+}
+
+fn sample_acceptance(format: &Format) -> (u64, u64) {
+    const SAMPLE: u64 = 2400;
+    match format {
+        Format::Random(format) if format.shape().has_filters() => {
+            let sample = SAMPLE.min(format.serials());
+            let mut accepted = 0;
+            format.for_each(0..sample, |_, _| accepted += 1);
+            (sample, accepted.max(1))
+        }
+        _ => (1, 1),
+    }
+}

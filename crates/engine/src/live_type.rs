@@ -1,0 +1,167 @@
+//! An ID type at work: its format, and the pools that it issues from.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use idgen::format::Format;
+use idgen::sequence::{SequenceFormat, SequenceOn};
+use idgen::spec::{Kind, SERIAL_MAX};
+use storage::{StoredType, TypeState};
+
+use crate::error::IssueError;
+use crate::issuing::{IdList, Pool, Renderer, SnowflakeLine, SnowflakeNode};
+use crate::surroundings::{Clock, date_of, day_of};
+
+/// An ID type at work.
+pub struct LiveType {
+    stored: StoredType,
+    format: Arc<Format>,
+    pub(crate) line: Line,
+}
+
+/// Where the IDs of a type come from.
+pub(crate) enum Line {
+    Random(Arc<Pool>),
+    Sequence(SequenceLine),
+    Snowflake(Arc<SnowflakeLine>),
+    /// Retired, or its numbers are given to documents only.
+    Closed,
+}
+
+/// A sequence type, whose pool may change with the date.
+pub(crate) struct SequenceLine {
+    format: SequenceFormat,
+    today: ArcSwap<Today>,
+}
+
+/// A sequence type on one day.
+pub(crate) struct Today {
+    day: i64,
+    on: SequenceOn,
+    pub(crate) pool: Arc<Pool>,
+}
+
+impl LiveType {
+    /// Puts a type to work.
+    pub(crate) fn new(
+        stored: StoredType,
+        format: Format,
+        pool_size: usize,
+        node: &Arc<SnowflakeNode>,
+        clock: &dyn Clock,
+    ) -> Result<Self, IssueError> {
+        let format = Arc::new(format);
+        let gapless = matches!(stored.id_type.kind(), Kind::Sequence(spec) if spec.gapless);
+        let line = if stored.state == TypeState::Retired || gapless {
+            Line::Closed
+        } else {
+            match &*format {
+                Format::Random(random) => {
+                    let renderer = Renderer::Random(Arc::clone(&format));
+                    let bounds = (0, random.serials());
+                    let period = String::new();
+                    let label = label(&stored);
+                    let pool = Pool::new(stored.id, label, period, renderer, bounds, pool_size);
+                    Line::Random(Arc::new(pool))
+                }
+                Format::Sequence(sequence) => {
+                    let today = Today::new(&stored, sequence, pool_size, clock, None)?;
+                    let today = ArcSwap::from_pointee(today);
+                    Line::Sequence(SequenceLine { format: sequence.clone(), today })
+                }
+                Format::Snowflake(snowflake) => {
+                    let line = SnowflakeLine::new(stored.id, *snowflake, Arc::clone(node))?;
+                    Line::Snowflake(Arc::new(line))
+                }
+            }
+        };
+        Ok(Self { stored, format, line })
+    }
+
+    /// As it is stored.
+    pub fn stored(&self) -> &StoredType {
+        &self.stored
+    }
+
+    /// How its IDs look.
+    pub fn format(&self) -> &Format {
+        &self.format
+    }
+
+    /// `tenant/name`.
+    pub(crate) fn label(&self) -> String {
+        label(&self.stored)
+    }
+
+    /// The pool that the type issues from now, if it has one.
+    pub(crate) fn pool(&self) -> Option<Arc<Pool>> {
+        match &self.line {
+            Line::Random(pool) => Some(Arc::clone(pool)),
+            Line::Sequence(line) => Some(Arc::clone(&line.today.load().pool)),
+            Line::Snowflake(_) | Line::Closed => None,
+        }
+    }
+}
+
+fn label(stored: &StoredType) -> String {
+    format!("{}/{}", stored.id_type.tenant(), stored.id_type.name())
+}
+
+impl SequenceLine {
+    /// The sequence as of now. On a new day also returns the pool of a period that is over.
+    pub(crate) fn today(
+        &self,
+        stored: &StoredType,
+        pool_size: usize,
+        clock: &dyn Clock,
+    ) -> Result<(Arc<Today>, Option<Arc<Pool>>), IssueError> {
+        let today = self.today.load_full();
+        if today.day == day_of(clock.now_ms()) {
+            return Ok((today, None));
+        }
+        let next = Arc::new(Today::new(stored, &self.format, pool_size, clock, Some(&today))?);
+        let before = self.today.compare_and_swap(&today, Arc::clone(&next));
+        if !Arc::ptr_eq(&before, &today) {
+            // Another request was first; its pool is the one to use.
+            return Ok((Arc::clone(&before), None));
+        }
+        let over = (!Arc::ptr_eq(&today.pool, &next.pool)).then(|| Arc::clone(&today.pool));
+        Ok((next, over))
+    }
+}
+
+impl Today {
+    fn new(
+        stored: &StoredType,
+        format: &SequenceFormat,
+        pool_size: usize,
+        clock: &dyn Clock,
+        before: Option<&Self>,
+    ) -> Result<Self, IssueError> {
+        let now = clock.now();
+        let date = date_of(now);
+        let on = format.on(date)?;
+        let period = format.reset().period(date);
+        let pool = match before {
+            Some(before) if before.pool.period == period => Arc::clone(&before.pool),
+            _ => {
+                let bounds = (format.start(), SERIAL_MAX);
+                let renderer = Renderer::Sequence;
+                let label = label(stored);
+                Arc::new(Pool::new(stored.id, label, period, renderer, bounds, pool_size))
+            }
+        };
+        Ok(Self { day: day_of(now.as_millisecond()), on, pool })
+    }
+
+    /// Writes serials as IDs of this day.
+    pub(crate) fn write(&self, serials: &[std::ops::Range<u64>]) -> IdList {
+        let mut ids = IdList::default();
+        for range in serials {
+            self.on.for_each(range.clone(), |_, text| {
+                ids.push(std::str::from_utf8(text).expect("templates are text"));
+            });
+        }
+        ids
+    }
+}

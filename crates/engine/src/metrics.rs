@@ -1,0 +1,34 @@
+//! What the engine counts. The server registers these and publishes them.
+
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::registry::Registry;
+
+/// Counters of the issuing engine.
+#[derive(Debug, Default)]
+pub struct EngineMetrics {
+    pub(crate) ids_issued: Counter,
+    pub(crate) refills: Counter,
+    pub(crate) draws: Counter,
+    pub(crate) draw_failures: Counter,
+    pub(crate) serials_drawn: Counter,
+    pub(crate) requests_waited: Counter,
+    pub(crate) log_failures: Counter,
+}
+
+impl EngineMetrics {
+    /// Makes the counters visible.
+    pub fn register(&self, registry: &mut Registry) {
+        let counters = [
+            ("ids_issued", "IDs handed out", &self.ids_issued),
+            ("refills", "Refills of pools", &self.refills),
+            ("draws", "Ranges of serials drawn from counters", &self.draws),
+            ("draw_failures", "Draws that the store refused", &self.draw_failures),
+            ("serials_drawn", "Serials drawn from counters", &self.serials_drawn),
+            ("requests_waited", "Requests that found their pool empty", &self.requests_waited),
+            ("log_failures", "Writes of the issue log that failed", &self.log_failures),
+        ];
+        for (name, help, counter) in counters {
+            registry.register(name, help, counter.clone());
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Keys of ID types, encrypted under the master key before they are stored.
+
+use aes_gcm::aead::{Aead as _, KeyInit as _, Payload};
+use aes_gcm::{Aes256Gcm, Nonce};
+use idgen::key::TypeKey;
+
+use crate::surroundings::Entropy;
+
+const NONCE_BYTES: usize = 12;
+
+/// Seals and opens the keys of ID types with AES-256-GCM. The type's full name is authenticated
+/// along with its key, so that nobody can swap the keys of two types in the store.
+pub struct MasterKey {
+    cipher: Aes256Gcm,
+}
+
+/// A sealed key that does not open: the master key is another one, or somebody changed the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct WrongMasterKey;
+
+impl MasterKey {
+    /// The master key from its bytes.
+    pub fn new(key: &TypeKey) -> Self {
+        Self { cipher: Aes256Gcm::new(key.as_bytes().into()) }
+    }
+
+    /// A new random key for a type.
+    pub(crate) fn new_type_key(entropy: &dyn Entropy) -> TypeKey {
+        let mut bytes = [0; TypeKey::BYTES];
+        entropy.fill(&mut bytes);
+        TypeKey::new(bytes)
+    }
+
+    pub(crate) fn seal(&self, key: &TypeKey, label: &str, entropy: &dyn Entropy) -> Vec<u8> {
+        let mut nonce = [0; NONCE_BYTES];
+        entropy.fill(&mut nonce);
+        let payload = Payload { msg: key.as_bytes(), aad: label.as_bytes() };
+        let sealed = self
+            .cipher
+            .encrypt(&Nonce::from(nonce), payload)
+            .expect("32 bytes are within the limits of the cipher");
+        [&nonce[..], &sealed].concat()
+    }
+
+    pub(crate) fn open(&self, sealed: &[u8], label: &str) -> Result<TypeKey, WrongMasterKey> {
+        let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or(WrongMasterKey)?;
+        let payload = Payload { msg: sealed, aad: label.as_bytes() };
+        let bytes =
+            self.cipher.decrypt(&Nonce::from(*nonce), payload).map_err(|_| WrongMasterKey)?;
+        bytes.try_into().map(TypeKey::new).map_err(|_| WrongMasterKey)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Sevens;
+
+    impl Entropy for Sevens {
+        fn fill(&self, bytes: &mut [u8]) {
+            bytes.fill(7);
+        }
+    }
+
+    #[test]
+    fn a_sealed_key_opens_with_the_same_master_key_and_name_only() {
+        let master = MasterKey::new(&TypeKey::new([1; 32]));
+        let key = TypeKey::new([9; 32]);
+        let sealed = master.seal(&key, "default/bottle", &Sevens);
+        assert_eq!(master.open(&sealed, "default/bottle"), Ok(key));
+        assert_eq!(master.open(&sealed, "default/farmer"), Err(WrongMasterKey));
+        let other = MasterKey::new(&TypeKey::new([2; 32]));
+        assert_eq!(other.open(&sealed, "default/bottle"), Err(WrongMasterKey));
+        assert_eq!(master.open(&sealed[..20], "default/bottle"), Err(WrongMasterKey));
+        assert_eq!(master.open(&[], "default/bottle"), Err(WrongMasterKey));
+    }
+}

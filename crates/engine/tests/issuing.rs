@@ -1,0 +1,376 @@
+//! Issuing on the embedded store: uniqueness, order, exhaustion, restarts, crashes, resets.
+
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use engine::error::{AdminError, IssueError};
+use engine::issuing::{IssueRequest, IssuingSettings};
+use engine::surroundings::{Clock, Entropy};
+use engine::{Engine, EngineParts, EngineSettings, MasterKey};
+use idgen::key::TypeKey;
+use idgen::spec::IdType;
+use storage_sqlite::SqliteStore;
+use tempfile::TempDir;
+
+/// 2026-11-15T12:00:00Z.
+const NOON_MS: i64 = 1_794_744_000_000;
+const DAY_MS: i64 = 86_400_000;
+
+/// A clock that stands still until it is set.
+#[derive(Clone)]
+struct SetClock(Arc<AtomicI64>);
+
+impl SetClock {
+    fn new() -> Self {
+        Self(Arc::new(AtomicI64::new(NOON_MS)))
+    }
+
+    fn advance(&self, ms: i64) {
+        self.0.fetch_add(ms, Ordering::SeqCst);
+    }
+}
+
+impl Clock for SetClock {
+    fn now_ms(&self) -> i64 {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+/// Different bytes at every call, and the same in every run.
+struct Counting(AtomicU64);
+
+impl Entropy for Counting {
+    fn fill(&self, bytes: &mut [u8]) {
+        for byte in bytes {
+            *byte = self.0.fetch_add(1, Ordering::SeqCst).wrapping_mul(37).to_le_bytes()[0];
+        }
+    }
+}
+
+struct Fixture {
+    directory: TempDir,
+    clock: SetClock,
+    starts: u64,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), clock: SetClock::new(), starts: 0 }
+    }
+
+    async fn start(&mut self) -> Engine {
+        self.starts += 1;
+        let parts = EngineParts {
+            store: Arc::new(open(self.directory.path())),
+            clock: Arc::new(self.clock.clone()),
+            entropy: Arc::new(Counting(AtomicU64::new(0))),
+            master_key: MasterKey::new(&TypeKey::new([5; 32])),
+            instance: format!("instance-{}", self.starts),
+        };
+        Engine::start(parts, settings()).await.unwrap()
+    }
+}
+
+/// A store whose process was killed may need a moment until its lock is gone.
+fn open(directory: &Path) -> SqliteStore {
+    loop {
+        match SqliteStore::open(directory) {
+            Ok(store) => return store,
+            Err(error) if error.to_string().contains("in use") => std::thread::yield_now(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+fn settings() -> EngineSettings {
+    EngineSettings {
+        issuing: IssuingSettings {
+            count_max: 10_000,
+            pool_sizes: (64, 4096),
+            watermark: 0.75,
+            refills_at_once: 2,
+            wait_max: Duration::from_secs(10),
+            log_flush: Duration::from_millis(20),
+        },
+        keep_answers: Duration::from_secs(3600),
+        default_rate: None,
+    }
+}
+
+fn id_type(json: &str) -> IdType {
+    serde_json::from_str(json).unwrap()
+}
+
+fn digits(length: u8) -> IdType {
+    id_type(&format!(
+        r#"{{"name": "farmer", "random": {{"alphabet": "digits", "length": {length},
+            "check": "verhoeff", "filters": "openg2p"}}}}"#
+    ))
+}
+
+fn plain_sequence() -> IdType {
+    id_type(r#"{"name": "order", "sequence": {"start": 1001, "template": "O-{seq}"}}"#)
+}
+
+async fn issue(engine: &Engine, name: &str, count: u64) -> Result<Vec<String>, IssueError> {
+    let request = IssueRequest { tenant: "default", type_name: name, count, key_id: 7 };
+    let ids = engine.issuer.issue(request).await?;
+    Ok(ids.iter().map(str::to_owned).collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_at_once_get_different_ids_in_order() {
+    let mut fixture = Fixture::new();
+    let engine = Arc::new(fixture.start().await);
+    engine.put_type(&plain_sequence()).await.unwrap();
+    let tasks: Vec<_> = (0..64)
+        .map(|task| {
+            let engine = Arc::clone(&engine);
+            tokio::spawn(async move {
+                let mut last = 0;
+                let mut ids = Vec::new();
+                for round in 0..50 {
+                    for id in issue(&engine, "order", 1 + (task + round) % 9).await.unwrap() {
+                        let number: u64 = id[2..].parse().unwrap();
+                        assert!(number > last, "each caller sees growing numbers");
+                        last = number;
+                        ids.push(number);
+                    }
+                }
+                ids
+            })
+        })
+        .collect();
+    let mut all = Vec::new();
+    for task in tasks {
+        all.extend(task.await.unwrap());
+    }
+    let distinct: BTreeSet<u64> = all.iter().copied().collect();
+    assert_eq!(distinct.len(), all.len());
+    assert_eq!(distinct.first(), Some(&1001));
+    assert_eq!(*distinct.last().unwrap(), 1000 + all.len() as u64, "no number is skipped");
+    engine.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_small_type_hands_out_every_id_once_and_is_exhausted_for_ever() {
+    let mut fixture = Fixture::new();
+    let engine = fixture.start().await;
+    let farmer = digits(5);
+    engine.put_type(&farmer).await.unwrap();
+    let live = engine.catalogue.find("default", "farmer").unwrap();
+    let idgen::spec::Kind::Random(spec) = farmer.kind() else { unreachable!() };
+    let valid = idgen::capacity::Capacity::of(spec).unwrap().valid;
+
+    let mut seen = HashSet::new();
+    let error = loop {
+        match issue(&engine, "farmer", 7).await {
+            Ok(ids) => {
+                for id in ids {
+                    assert!(engine.validate(&live, &id).is_ok());
+                    assert!(seen.insert(id));
+                }
+            }
+            Err(error) => break error,
+        }
+    };
+    let IssueError::Exhausted { left } = error else { panic!("{error}") };
+    let report = engine.issuer.pools(None).await.unwrap().remove(0);
+    assert_eq!((report.valid_left, report.exact), (left, true));
+    assert_eq!(seen.len() as u128 + u128::from(left), valid);
+    engine.shut_down().await;
+
+    let engine = fixture.start().await;
+    engine.issuer.warm_up();
+    for _ in 0..left {
+        assert!(seen.insert(issue(&engine, "farmer", 1).await.unwrap().remove(0)));
+    }
+    for _ in 0..3 {
+        let error = issue(&engine, "farmer", 1).await.unwrap_err();
+        assert_eq!(error, IssueError::Exhausted { left: 0 });
+    }
+    assert!(engine.issuer.pools(None).await.unwrap()[0].exhausted);
+    engine.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_clean_stop_gives_the_rest_back() {
+    let mut fixture = Fixture::new();
+    let engine = fixture.start().await;
+    engine.put_type(&plain_sequence()).await.unwrap();
+    assert_eq!(issue(&engine, "order", 3).await.unwrap(), ["O-1001", "O-1002", "O-1003"]);
+    engine.shut_down().await;
+    let engine = fixture.start().await;
+    assert_eq!(issue(&engine, "order", 1).await.unwrap(), ["O-1004"]);
+    let live = engine.catalogue.find("default", "order").unwrap();
+    let history = engine.history(&live, None, 1002).await.unwrap();
+    assert_eq!(history.issuances.len(), 1);
+    assert_eq!(history.issuances[0].record.issue.key_id, 7);
+    assert!(history.gaps.is_empty());
+    engine.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_a_crash_what_was_not_logged_is_a_gap() {
+    let mut fixture = Fixture::new();
+    let engine = fixture.start().await;
+    engine.put_type(&plain_sequence()).await.unwrap();
+    let before = issue(&engine, "order", 5).await.unwrap();
+    engine.issuer.flush_log().await.unwrap();
+    drop(engine);
+
+    let engine = fixture.start().await;
+    let after = issue(&engine, "order", 5).await.unwrap();
+    assert!(before.iter().all(|id| !after.contains(id)));
+    let live = engine.catalogue.find("default", "order").unwrap();
+    let first_after: u64 = after[0][2..].parse().unwrap();
+    assert!(first_after > 1006);
+    for serial in 1001..1006 {
+        assert_eq!(engine.history(&live, None, serial).await.unwrap().issuances.len(), 1);
+    }
+    for serial in 1006..first_after {
+        let history = engine.history(&live, None, serial).await.unwrap();
+        assert_eq!(history.gaps[0].reason, storage::GapReason::Crash);
+    }
+    engine.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_yearly_sequence_starts_again_on_new_years_day() {
+    let mut fixture = Fixture::new();
+    let engine = fixture.start().await;
+    let invoice = r#"{"name": "invoice", "sequence": {"template": "INV-{yyyy}-{seq:04}", "reset": "yearly"}}"#;
+    engine.put_type(&id_type(invoice)).await.unwrap();
+    assert_eq!(issue(&engine, "invoice", 2).await.unwrap(), ["INV-2026-0001", "INV-2026-0002"]);
+    fixture.clock.advance(30 * DAY_MS);
+    assert_eq!(issue(&engine, "invoice", 1).await.unwrap(), ["INV-2026-0003"]);
+    fixture.clock.advance(30 * DAY_MS);
+    assert_eq!(issue(&engine, "invoice", 1).await.unwrap(), ["INV-2027-0001"]);
+    engine.shut_down().await;
+
+    let engine = fixture.start().await;
+    assert_eq!(issue(&engine, "invoice", 1).await.unwrap(), ["INV-2027-0002"]);
+    let live = engine.catalogue.find("default", "invoice").unwrap();
+    assert_eq!(engine.history(&live, None, 1).await.unwrap().issuances.len(), 2);
+    assert_eq!(engine.history(&live, Some("2027"), 1).await.unwrap().issuances.len(), 1);
+    engine.shut_down().await;
+}
+
+/// A template may show the day without starting again on it. IDs that wait in a pool must still
+/// carry the day on which they are handed out.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_date_is_that_of_the_day_of_issue() {
+    let mut fixture = Fixture::new();
+    let engine = fixture.start().await;
+    let note = r#"{"name": "note", "sequence": {"template": "{yyyy}{mm}{dd}-{seq}"}}"#;
+    engine.put_type(&id_type(note)).await.unwrap();
+    assert_eq!(issue(&engine, "note", 1).await.unwrap(), ["20261115-1"]);
+    fixture.clock.advance(DAY_MS);
+    assert_eq!(issue(&engine, "note", 1).await.unwrap(), ["20261116-2"]);
+    engine.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn settings_are_fixed_once_ids_are_out() {
+    let mut fixture = Fixture::new();
+    let engine = fixture.start().await;
+    engine.put_type(&digits(8)).await.unwrap();
+    engine.put_type(&digits(9)).await.unwrap();
+    let id = issue(&engine, "farmer", 1).await.unwrap().remove(0);
+    assert_eq!(id.len(), 9, "a type that was never used can change");
+
+    let error = engine.put_type(&digits(10)).await.unwrap_err();
+    assert!(
+        matches!(&error, AdminError::Frozen(fields) if fields == &["random.length"]),
+        "{error}"
+    );
+    engine.put_type(&digits(9)).await.unwrap();
+    assert!(issue(&engine, "farmer", 1).await.is_ok());
+
+    engine.remove_type("default", "farmer").await.unwrap();
+    assert_eq!(issue(&engine, "farmer", 1).await.unwrap_err(), IssueError::Retired);
+    let live = engine.catalogue.find("default", "farmer").unwrap();
+    assert!(engine.validate(&live, &id).is_ok(), "its IDs can still be read");
+    assert!(engine.put_type(&digits(10)).await.is_err(), "its counter is kept for ever");
+    engine.put_type(&digits(9)).await.unwrap();
+    assert_ne!(issue(&engine, "farmer", 1).await.unwrap(), [id]);
+    engine.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changing_the_look_while_issuing_repeats_nothing() {
+    let mut fixture = Fixture::new();
+    let engine = Arc::new(fixture.start().await);
+    let bottle = |group: u8| {
+        id_type(&format!(
+            r#"{{"name": "bottle", "random": {{"alphabet": "crockford32", "length": 12,
+                "check": "iso7064", "group": {group}}}}}"#
+        ))
+    };
+    engine.put_type(&bottle(4)).await.unwrap();
+    let issuing = {
+        let engine = Arc::clone(&engine);
+        tokio::spawn(async move {
+            let mut ids = Vec::new();
+            while ids.len() < 4_000 {
+                // Right after a change the old pool is closed for a moment.
+                if let Ok(more) = issue(&engine, "bottle", 10).await {
+                    ids.extend(more.into_iter().map(|id| id.replace('-', "")));
+                }
+            }
+            ids
+        })
+    };
+    let mut group = 4;
+    while !issuing.is_finished() {
+        group = 10 - group;
+        engine.put_type(&bottle(group)).await.unwrap();
+    }
+    let ids = issuing.await.unwrap();
+    assert_eq!(ids.iter().collect::<HashSet<_>>().len(), ids.len());
+    engine.shut_down().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snowflakes_survive_a_clock_that_is_set_back_and_a_restart() {
+    let mut fixture = Fixture::new();
+    let event = id_type(r#"{"name": "event", "snowflake": {}}"#);
+    let mut seen = HashSet::new();
+    for _ in 0..3 {
+        let engine = fixture.start().await;
+        engine.put_type(&event).await.unwrap();
+        fixture.clock.advance(1000);
+        for id in issue(&engine, "event", 3000).await.unwrap() {
+            assert!(seen.insert(id));
+        }
+        fixture.clock.advance(-40);
+        for id in issue(&engine, "event", 1000).await.unwrap() {
+            assert!(seen.insert(id), "the clock stepped back");
+        }
+        let some: u64 = seen.iter().next().unwrap().parse().unwrap();
+        let live = engine.catalogue.find("default", "event").unwrap();
+        assert_eq!(engine.history(&live, None, some).await.unwrap().issuances.len(), 1);
+        drop(engine);
+        fixture.clock.advance(-100);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn impossible_orders_are_refused() {
+    let mut fixture = Fixture::new();
+    let engine = fixture.start().await;
+    engine.put_type(&plain_sequence()).await.unwrap();
+    for count in [0, 10_001, u64::MAX] {
+        let error = issue(&engine, "order", count).await.unwrap_err();
+        assert_eq!(error, IssueError::Count { count, max: 10_000 });
+    }
+    assert!(matches!(issue(&engine, "nothing", 1).await, Err(IssueError::UnknownType { .. })));
+    let gapless = r#"{"name": "book", "sequence": {"gapless": true}}"#;
+    engine.put_type(&id_type(gapless)).await.unwrap();
+    assert_eq!(issue(&engine, "book", 1).await, Err(IssueError::Gapless));
+    assert_eq!(issue(&engine, "order", 10_000).await.unwrap().len(), 10_000);
+    engine.shut_down().await;
+}

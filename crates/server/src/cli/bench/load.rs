@@ -1,0 +1,112 @@
+//! A load generator that costs as little as possible: fixed requests over plain connections.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// What a run found.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    pub(super) requests_per_second: f64,
+    pub(super) p50_ms: f64,
+    pub(super) p99_ms: f64,
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate does not need 64 bits")]
+fn rate(requests: usize, elapsed: Duration) -> f64 {
+    requests as f64 / elapsed.as_secs_f64()
+}
+
+/// Sends the same request over so many connections, each waiting for its answer.
+pub(super) async fn run(
+    address: SocketAddr,
+    request: &str,
+    connections: usize,
+    time: Duration,
+) -> anyhow::Result<Load> {
+    let started = Instant::now();
+    let tasks: Vec<_> = (0..connections)
+        .map(|_| tokio::spawn(one_connection(address, request.to_owned(), started + time)))
+        .collect();
+    let mut latencies = Vec::new();
+    for task in tasks {
+        latencies.extend(task.await.context("a connection's task failed")??);
+    }
+    let elapsed = started.elapsed();
+    latencies.sort_unstable();
+    Ok(Load {
+        requests_per_second: rate(latencies.len(), elapsed),
+        p50_ms: quantile_ms(&latencies, 0.50),
+        p99_ms: quantile_ms(&latencies, 0.99),
+    })
+}
+
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a position in a list, and a time for people"
+)]
+fn quantile_ms(sorted_ns: &[u64], quantile: f64) -> f64 {
+    let index = (sorted_ns.len() as f64 * quantile) as usize;
+    sorted_ns.get(index.min(sorted_ns.len().saturating_sub(1))).map_or(0.0, |&ns| ns as f64 / 1e6)
+}
+
+async fn one_connection(
+    address: SocketAddr,
+    request: String,
+    end: Instant,
+) -> anyhow::Result<Vec<u64>> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let mut latencies = Vec::with_capacity(1 << 16);
+    let mut buffer = vec![0; 16 << 10];
+    while Instant::now() < end {
+        let sent = Instant::now();
+        stream.write_all(request.as_bytes()).await?;
+        read_answer(&mut stream, &mut buffer).await?;
+        latencies.push(u64::try_from(sent.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+    Ok(latencies)
+}
+
+/// Reads one answer to its end; anything but 200 spoils the measurement.
+async fn read_answer(stream: &mut TcpStream, buffer: &mut [u8]) -> anyhow::Result<()> {
+    let mut filled = 0;
+    loop {
+        let read = stream.read(&mut buffer[filled..]).await?;
+        if read == 0 {
+            bail!("the server closed the connection");
+        }
+        filled += read;
+        if let Some(length) = answer_length(&buffer[..filled])? {
+            if filled >= length {
+                return Ok(());
+            }
+            if length > buffer.len() {
+                bail!("an answer of {length} bytes is too large for this benchmark");
+            }
+        }
+    }
+}
+
+/// The length of the whole answer, once its headers are here.
+fn answer_length(answer: &[u8]) -> anyhow::Result<Option<usize>> {
+    let Some(head) = answer.windows(4).position(|window| window == b"\r\n\r\n") else {
+        return Ok(None);
+    };
+    let text = std::str::from_utf8(&answer[..head]).context("headers are text")?;
+    if !text.starts_with("HTTP/1.1 200") {
+        bail!("the server answered {}", text.lines().next().unwrap_or_default());
+    }
+    let length = text
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .and_then(|(_, value)| value.trim().parse::<usize>().ok())
+        .context("the answer has no length")?;
+    Ok(Some(head + 4 + length))
+}

@@ -1,0 +1,15 @@
+//! Commands that talk to a running server.
+
+mod client;
+mod issue;
+mod keys;
+mod pools;
+mod table;
+mod tenants;
+mod types;
+
+pub(super) use issue::{Args as IssueArgs, run as issue};
+pub(super) use keys::{Args as KeysArgs, run as keys};
+pub(super) use pools::{Args as PoolsArgs, run as pools};
+pub(super) use tenants::{Args as TenantsArgs, run as tenants};
+pub(super) use types::{Args as TypesArgs, run as types};

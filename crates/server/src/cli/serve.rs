@@ -1,0 +1,92 @@
+//! `mintage serve`: the server.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing::info;
+
+use super::config::ConfigArgs;
+use crate::config::Config;
+use crate::failure::Failure;
+use crate::{http, serve, telemetry, wiring};
+
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    config: ConfigArgs,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
+    let (config, _) = args.config.load()?;
+    telemetry::init(&config.log, std::io::stderr().is_terminal());
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    runtime.block_on(serve_until_told_to_stop(&config))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve_until_told_to_stop(config: &Config) -> anyhow::Result<()> {
+    // The port first: if it is taken, nothing is drawn that would have to be given back.
+    let listener = serve::bind(config.server.listen)
+        .await
+        .with_context(|| format!("cannot listen on {}", config.server.listen))?;
+    let address = listener.local_addr()?;
+    let (engine, app) = wiring::start(config).await?;
+    let (stop, stopped) = watch::channel(false);
+    let limits = serve::Limits {
+        header_timeout: wiring::seconds(config.server.header_timeout_seconds),
+        connections_max: config.server.connections_max as usize,
+        shutdown: wiring::seconds(config.server.shutdown_seconds),
+    };
+    let router = http::router(app.clone());
+    let server = tokio::spawn(serve::run(listener, router, limits, stopped));
+    announce(address, config);
+
+    wait_for_signal().await?;
+    info!("shutting down");
+    app.begin_shutdown();
+    stop.send_replace(true);
+    server.await.context("the listener failed")?;
+    engine.shut_down().await;
+    Ok(())
+}
+
+/// What a person needs to know, on standard output; the log is on standard error.
+fn announce(address: std::net::SocketAddr, config: &Config) {
+    info!(%address, "listening on {address}");
+    let sample = config.id_types.first().map_or("TYPE", |id_type| id_type.name());
+    let mut out = std::io::stdout().lock();
+    // Nobody may be reading; that is no reason to stop.
+    let _ = writeln!(
+        out,
+        "Mintage is listening on http://{address}\n\
+         Reference:  http://{address}/docs\n\
+         Data:       {}\n\
+         Try it:     curl -s http://{address}/api/v1/ids -d '{{\"type\":\"{sample}\"}}'",
+        wiring::data_directory(config).display()
+    );
+    let _ = out.flush();
+}
+
+async fn wait_for_signal() -> anyhow::Result<()> {
+    let mut terminate = signal(SignalKind::terminate())?;
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    // A second signal means: at once.
+    tokio::spawn(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+        std::process::exit(130);
+    });
+    Ok(())
+}

@@ -1,0 +1,254 @@
+//! What is wrong or risky about settings that can be read: limits, and fields that contradict
+//! each other.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use idgen::snowflake::SnowflakeSpec;
+use idgen::spec::{IdType, Kind};
+
+use super::Config;
+use super::error::Findings;
+use super::security::Authentication;
+use super::tree::{Node, Source, Value};
+
+/// The least and the most that each whole number may be. A field that has no default may be null.
+pub(crate) const LIMITS: [(&str, u32, u32); 13] = [
+    ("server.request_timeout_seconds", 1, 3_600),
+    ("server.header_timeout_seconds", 1, 3_600),
+    ("server.body_limit_bytes", 1_024, 1_073_741_824),
+    ("server.connections_max", 1, 1_000_000),
+    ("server.shutdown_seconds", 0, 3_600),
+    ("security.requests_per_second", 1, REQUESTS_PER_SECOND_MAX),
+    ("issuing.count_max", 1, 1_000_000),
+    ("issuing.pool_size_min", 1, POOL_SIZE_MAX),
+    ("issuing.pool_size_max", 1, POOL_SIZE_MAX),
+    ("issuing.refills_at_once", 1, 1_024),
+    ("issuing.wait_milliseconds_max", 0, 600_000),
+    ("issuing.log_flush_milliseconds", 1, 60_000),
+    ("issuing.idempotency_hours", 1, 8_760),
+];
+
+const POOL_SIZE_MAX: u32 = 16_777_216;
+const REQUESTS_PER_SECOND_MAX: u32 = 10_000_000;
+
+/// A slower rhythm than this makes the gaps after a crash wide.
+const LOG_FLUSH_MILLISECONDS_CALM: u32 = 1_000;
+
+/// Checks whole numbers before they are read, so that even "many" is answered with the limits.
+/// What is wrong is set back to its default.
+pub(crate) fn check_limits(tree: &mut Node, defaults: &Node, findings: &mut Findings) {
+    for (path, min, max) in LIMITS {
+        let default = defaults.at(path);
+        let Some(node) = tree.at_mut(path) else {
+            continue;
+        };
+        let message = match &node.value {
+            Value::Null if default.is_some_and(|node| matches!(node.value, Value::Null)) => {
+                continue;
+            }
+            Value::Scalar { text, .. } => match text.parse() {
+                Ok(number) if (min..=max).contains(&number) => continue,
+                Ok(_) => format!("{text} is outside the limits; use {min} to {max}"),
+                Err(_) => format!("{text:?} is not a whole number from {min} to {max}"),
+            },
+            other => format!("expected a whole number from {min} to {max}, found {}", other.kind()),
+        };
+        findings.error(&node.source, path, message);
+        if let Some(default) = default {
+            *node = default.clone();
+        }
+    }
+}
+
+/// The name of each tenant must be one, and stand there once.
+pub(crate) fn check_tenants(config: &Config, tree: &Node, findings: &mut Findings) {
+    let mut seen = HashMap::new();
+    for (i, tenant) in config.tenants.iter().enumerate() {
+        let path = format!("tenants[{i}]");
+        let source = tree.source_of(&path);
+        if let Some(message) = name_mistake(&tenant.name) {
+            findings.error(&source, &format!("{path}.name"), message);
+        }
+        if let Some(first) = seen.insert(tenant.name.as_str(), source.clone()) {
+            let message = format!("the tenant {} is listed twice, first in {first}", tenant.name);
+            findings.error(&source, &path, message);
+        }
+        let limits = 1..=REQUESTS_PER_SECOND_MAX;
+        if tenant.requests_per_second.is_some_and(|limit| !limits.contains(&limit)) {
+            let message = format!("use 1 to {REQUESTS_PER_SECOND_MAX}, or null for no limit");
+            findings.error(&source, &format!("{path}.requests_per_second"), message);
+        }
+    }
+}
+
+/// Why a text cannot be the name of a tenant. `idgen` knows the rule.
+fn name_mistake(tenant: &str) -> Option<String> {
+    let kind = Kind::Snowflake(SnowflakeSpec::default());
+    let errors = IdType::new(tenant, "x", kind).err()?;
+    errors.0.into_iter().next().map(|error| error.message)
+}
+
+/// An ID type must be the only one of its name within the tenant.
+pub(crate) fn check_duplicates(types: &[(Source, IdType)], findings: &mut Findings) {
+    let mut seen = HashMap::new();
+    for (source, id_type) in types {
+        if let Some(first) = seen.insert((id_type.tenant(), id_type.name()), source) {
+            let message = format!(
+                "the ID type {} of the tenant {} is defined twice, first in {first}",
+                id_type.name(),
+                id_type.tenant()
+            );
+            findings.error(source, "id_types", message);
+        }
+    }
+}
+
+/// Fields that are right alone and wrong, or risky, together.
+pub(crate) fn check_as_a_whole(config: &Config, tree: &Node, findings: &mut Findings) {
+    let mut check = Check { tree, findings };
+    check.security(config);
+    check.issuing(config);
+    check.server(config);
+}
+
+struct Check<'a> {
+    tree: &'a Node,
+    findings: &'a mut Findings,
+}
+
+impl Check<'_> {
+    fn error(&mut self, path: &str, message: impl std::fmt::Display) {
+        self.findings.error(&self.tree.source_of(path), path, message);
+    }
+
+    fn warn(&mut self, path: &str, message: impl std::fmt::Display) {
+        self.findings.warn(&self.tree.source_of(path), path, message);
+    }
+
+    /// The one of two fields that the user wrote, so that the message points to a place that
+    /// exists.
+    fn written<'p>(&self, first: &'p str, second: &'p str) -> &'p str {
+        if self.tree.source_of(first) == Source::Default { second } else { first }
+    }
+
+    fn security(&mut self, config: &Config) {
+        let security = &config.security;
+        if security.authentication == Authentication::Off {
+            self.authentication_off(config.server.listen);
+        }
+        if security.master_key.is_some() {
+            if security.master_key_file.is_some() {
+                self.error(
+                    "security.master_key_file",
+                    "master_key is given too; use only one of them and set the other to null",
+                );
+            }
+            if let Source::File { name, .. } = self.tree.source_of("security.master_key") {
+                self.warn(
+                    "security.master_key",
+                    format!(
+                        "whoever can read {name} can read the master key; use the variable \
+                         MINTAGE__SECURITY__MASTER_KEY or master_key_file"
+                    ),
+                );
+            }
+        }
+        for (path, file) in [
+            ("store.directory", Some(&config.store.directory)),
+            ("security.master_key_file", security.master_key_file.as_ref()),
+        ] {
+            if file.is_some_and(|file| file.as_os_str().is_empty()) {
+                self.error(path, "it is empty; use a path");
+            }
+        }
+    }
+
+    fn authentication_off(&mut self, listen: SocketAddr) {
+        if listen.ip().is_loopback() {
+            self.warn(
+                "security.authentication",
+                "off lets every program on this machine issue IDs and change settings",
+            );
+            return;
+        }
+        let path = self.written("security.authentication", "server.listen");
+        self.error(
+            path,
+            format!(
+                "security.authentication is off while server.listen is {listen}, which others can \
+                 reach; use auto or required, or listen on 127.0.0.1"
+            ),
+        );
+    }
+
+    fn issuing(&mut self, config: &Config) {
+        let issuing = &config.issuing;
+        let (min, max) = (issuing.pool_size_min, issuing.pool_size_max);
+        // Written so that NaN is refused as well.
+        if !(issuing.watermark > 0.0 && issuing.watermark < 1.0) {
+            self.error(
+                "issuing.watermark",
+                format!(
+                    "{} is outside the limits; use a number above 0 and below 1",
+                    issuing.watermark
+                ),
+            );
+        }
+        if min > max {
+            let path = self.written("issuing.pool_size_min", "issuing.pool_size_max");
+            self.error(
+                path,
+                format!("pool_size_min ({min}) is larger than pool_size_max ({max}); use at most as much"),
+            );
+        } else if issuing.count_max > max {
+            let path = self.written("issuing.count_max", "issuing.pool_size_max");
+            self.warn(
+                path,
+                format!(
+                    "a call for count_max ({}) IDs is more than the largest pool holds \
+                     (pool_size_max, {max}), so it always waits for the store",
+                    issuing.count_max
+                ),
+            );
+        }
+        if issuing.log_flush_milliseconds > LOG_FLUSH_MILLISECONDS_CALM {
+            self.warn(
+                "issuing.log_flush_milliseconds",
+                format!(
+                    "IDs issued in the last {} ms before a crash will be recorded as a gap and \
+                     not as issued",
+                    issuing.log_flush_milliseconds
+                ),
+            );
+        }
+    }
+
+    fn server(&mut self, config: &Config) {
+        let timeout = config.server.request_timeout_seconds;
+        if u64::from(config.issuing.wait_milliseconds_max) >= u64::from(timeout) * 1_000 {
+            let path =
+                self.written("issuing.wait_milliseconds_max", "server.request_timeout_seconds");
+            self.warn(
+                path,
+                format!(
+                    "wait_milliseconds_max ({}) is never reached, because request_timeout_seconds \
+                     ({timeout}) ends the request first",
+                    config.issuing.wait_milliseconds_max
+                ),
+            );
+        }
+        if config.server.header_timeout_seconds > timeout {
+            let path =
+                self.written("server.header_timeout_seconds", "server.request_timeout_seconds");
+            self.warn(
+                path,
+                format!(
+                    "header_timeout_seconds ({}) is longer than request_timeout_seconds \
+                     ({timeout}): a client may take longer to ask than the server to answer",
+                    config.server.header_timeout_seconds
+                ),
+            );
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Who is calling, what they may do, and how often.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use axum::http::{HeaderMap, HeaderValue, header};
+use engine::RateState;
+use engine::keys::{Keys, LiveKey};
+use idgen::spec::DEFAULT_TENANT;
+use storage::Scope;
+
+use super::problem::Problem;
+
+/// When an API key is needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Always.
+    KeyNeeded,
+    /// As soon as there is one. The server listens on loopback.
+    OpenWithoutKeys,
+    /// Never. The server listens on loopback.
+    Open,
+}
+
+/// Who is calling. `None` where the server runs open.
+#[derive(Clone)]
+pub(crate) struct Caller {
+    key: Option<Arc<LiveKey>>,
+    pub(crate) rate: Option<RateState>,
+}
+
+impl Caller {
+    /// Finds out who is calling, checks that they may, and counts the request.
+    pub(crate) fn identify(
+        headers: &HeaderMap,
+        keys: &Keys,
+        access: Access,
+        scope: Scope,
+    ) -> Result<Self, Problem> {
+        let Some(token) = token(headers)? else {
+            let open = match access {
+                Access::Open => true,
+                Access::OpenWithoutKeys => !keys.any_usable(),
+                Access::KeyNeeded => false,
+            };
+            return if open {
+                Ok(Self { key: None, rate: None })
+            } else {
+                Err(Problem::unauthorized("Send an API key as Authorization: Bearer mtg_…"))
+            };
+        };
+        let key = keys.verify(token)?;
+        let rate = keys.count_request(&key);
+        if let Some(rate) = rate.filter(|rate| rate.retry_after_seconds > 0) {
+            return Err(Problem::too_many_requests(rate));
+        }
+        if !key.allows(scope) {
+            let detail = format!("The key does not have the scope {}.", scope.name());
+            return Err(Problem::forbidden("missing_scope", detail));
+        }
+        Ok(Self { key: Some(key), rate })
+    }
+
+    /// The number of the key in the issue log; 0 where the server runs open.
+    pub(crate) fn key_id(&self) -> i64 {
+        self.key.as_ref().map_or(0, |key| key.stored().id)
+    }
+
+    /// The tenant that the call is about: the key's own, or the one that was asked for if the key
+    /// is for every tenant.
+    pub(crate) fn tenant<'a>(&self, asked: Option<&'a str>) -> Result<Cow<'a, str>, Problem> {
+        match (self.bound_to(), asked) {
+            (None, asked) => Ok(Cow::Borrowed(asked.unwrap_or(DEFAULT_TENANT))),
+            (Some(own), Some(asked)) if own != asked => {
+                Err(Problem::forbidden("wrong_tenant", "The key belongs to another tenant."))
+            }
+            (Some(own), _) => Ok(Cow::Owned(own.to_owned())),
+        }
+    }
+
+    /// The one tenant that the caller may see, if it is bound to one.
+    pub(crate) fn bound_to(&self) -> Option<&str> {
+        self.key.as_ref()?.stored().key.tenant.as_deref()
+    }
+
+    /// For what belongs to no tenant: keys and tenants themselves.
+    pub(crate) fn require_all_tenants(&self) -> Result<(), Problem> {
+        match self.bound_to() {
+            None => Ok(()),
+            Some(_) => Err(Problem::forbidden(
+                "wrong_tenant",
+                "The key belongs to one tenant; this needs a key for all of them.",
+            )),
+        }
+    }
+
+    /// Keeps idempotency keys of different callers apart.
+    pub(crate) fn scope(&self) -> String {
+        self.key.as_ref().map_or_else(|| "open".to_owned(), |key| key.stored().key.short.clone())
+    }
+}
+
+/// The token of `Authorization: Bearer …`.
+fn token(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(value) = headers.get(header::AUTHORIZATION) else { return Ok(None) };
+    value
+        .to_str()
+        .ok()
+        .and_then(|value| value.split_once(' '))
+        .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
+        .map(|(_, token)| Some(token.trim()))
+        .ok_or_else(|| Problem::unauthorized("The header must be Authorization: Bearer mtg_…"))
+}
+
+/// `RateLimit` and `RateLimit-Policy`, as the IETF's HTTP API group drafts them.
+pub(crate) fn add_rate_headers(headers: &mut HeaderMap, rate: RateState) {
+    let RateState { limit, remaining, retry_after_seconds } = rate;
+    let state = format!("\"key\";r={remaining};t={retry_after_seconds}");
+    let policy = format!("\"key\";q={limit};w=1");
+    for (name, value) in [("ratelimit", state), ("ratelimit-policy", policy)] {
+        if let Ok(value) = HeaderValue::try_from(value) {
+            headers.insert(name, value);
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The HTTP API: one file per resource.
+
+mod auth;
+mod docs;
+mod extract;
+mod ids;
+mod issuances;
+mod keys;
+mod metrics;
+mod observe;
+mod openapi;
+mod openg2p;
+mod operation;
+mod paging;
+mod pools;
+mod problem;
+mod request;
+mod tenants;
+mod types;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::{Method, StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
+use engine::Engine;
+use engine::surroundings::Clock;
+use serde_json::Value;
+
+pub(crate) use auth::Access;
+pub(crate) use keys::KeyBody;
+pub(crate) use openapi::document as openapi_document;
+
+use self::metrics::ServerMetrics;
+use self::observe::RequestIds;
+use self::problem::Problem;
+
+/// What this executable was built from.
+#[derive(Debug, Clone)]
+pub(crate) struct Build {
+    pub(crate) version: &'static str,
+    pub(crate) time: &'static str,
+    pub(crate) commit: &'static str,
+}
+
+/// What the handlers share.
+pub(crate) struct App {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) access: Access,
+    pub(crate) body_limit: usize,
+    pub(crate) request_timeout: Duration,
+    pub(crate) log_requests: bool,
+    pub(crate) build: Build,
+    /// What OpenG2P's `/config` route shows.
+    pub(crate) openg2p_config: Value,
+    metrics: ServerMetrics,
+    request_ids: RequestIds,
+    shutting_down: AtomicBool,
+}
+
+/// What an [`App`] is made from.
+pub(crate) struct AppParts {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) instance: String,
+    pub(crate) access: Access,
+    pub(crate) body_limit: usize,
+    pub(crate) request_timeout: Duration,
+    pub(crate) log_requests: bool,
+    pub(crate) build: Build,
+    pub(crate) openg2p_config: Value,
+}
+
+impl App {
+    pub(crate) fn new(parts: AppParts) -> Arc<Self> {
+        let metrics = ServerMetrics::new(&parts.engine.metrics, openapi::routes());
+        Arc::new(Self {
+            request_ids: RequestIds::new(&parts.instance),
+            engine: parts.engine,
+            clock: parts.clock,
+            access: parts.access,
+            body_limit: parts.body_limit,
+            request_timeout: parts.request_timeout,
+            log_requests: parts.log_requests,
+            build: parts.build,
+            openg2p_config: parts.openg2p_config,
+            metrics,
+            shutting_down: AtomicBool::new(false),
+        })
+    }
+
+    /// From now on `/readyz` says that the server is going away.
+    pub(crate) fn begin_shutdown(&self) {
+        self.shutting_down.store(true, Ordering::Release);
+    }
+
+    fn shutting_down(&self) -> bool {
+        self.shutting_down.load(Ordering::Acquire)
+    }
+}
+
+/// All routes.
+pub(crate) fn router(app: Arc<App>) -> Router {
+    let (native, _) = openapi::router().split_for_parts();
+    native
+        .route("/openapi.json", axum::routing::get(openapi::serve))
+        .route("/docs", axum::routing::get(docs::page))
+        .method_not_allowed_fallback(wrong_method)
+        .merge(openg2p::router())
+        .fallback(no_such_route)
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), observe::observe))
+        .with_state(app)
+}
+
+async fn wrong_method(method: Method, uri: Uri) -> Response {
+    let detail = format!("{} does not take {method}; see /docs.", uri.path());
+    Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Wrong method", detail)
+        .into_response()
+}
+
+async fn no_such_route(uri: Uri) -> Response {
+    let detail = format!("There is nothing at {}; see /docs.", uri.path());
+    Problem::new(StatusCode::NOT_FOUND, "not_found", "Not found", detail).into_response()
+}

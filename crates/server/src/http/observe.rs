@@ -1,0 +1,77 @@
+//! What happens around every request: an ID, a time limit, a count, a line in the log.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse as _, Response};
+use tracing::{info, warn};
+
+use super::App;
+use super::problem::{Problem, ProblemCode};
+
+static REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const REQUEST_ID_CHARS_MAX: usize = 128;
+
+/// Numbers requests: cheap, and unique among instances.
+pub(crate) struct RequestIds {
+    prefix: String,
+    next: AtomicU64,
+}
+
+impl RequestIds {
+    pub(crate) fn new(instance: &str) -> Self {
+        let prefix = instance.chars().take(8).collect();
+        Self { prefix, next: AtomicU64::new(1) }
+    }
+
+    /// The client's ID if it is usable, or a new one.
+    fn id_of(&self, request: &Request) -> HeaderValue {
+        let sent = request.headers().get(&REQUEST_ID).filter(|value| {
+            let bytes = value.as_bytes();
+            !bytes.is_empty()
+                && bytes.len() <= REQUEST_ID_CHARS_MAX
+                && bytes.iter().all(u8::is_ascii_graphic)
+        });
+        sent.cloned().unwrap_or_else(|| {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            HeaderValue::try_from(format!("{}-{number:x}", self.prefix))
+                .expect("letters, digits and a hyphen")
+        })
+    }
+}
+
+/// The layer.
+pub(crate) async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let id = app.request_ids.id_of(&request);
+    let method = request.method().clone();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+
+    let mut response = match tokio::time::timeout(app.request_timeout, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => timed_out(app.request_timeout),
+    };
+    let status = response.status();
+    let elapsed = started.elapsed();
+    let problem = response.extensions().get::<ProblemCode>().map_or("", |code| code.0);
+    app.metrics.count(&method, route, status.as_u16(), problem, elapsed);
+    if status.is_server_error() {
+        warn!(request = ?id, %method, route, status = status.as_u16(), problem, "{method} {route} failed: {status}");
+    } else if app.log_requests {
+        let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
+        info!(request = ?id, %method, route, status = status.as_u16(), elapsed_us, "{method} {route} {status}");
+    }
+    response.headers_mut().insert(&REQUEST_ID, id);
+    response
+}
+
+fn timed_out(limit: Duration) -> Response {
+    let detail = format!("The request took longer than {} seconds.", limit.as_secs());
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    Problem::new(status, "timeout", "The request took too long", detail).into_response()
+}

@@ -1,0 +1,135 @@
+//! What every call has in common: identify the caller, read the body, repeat an answer.
+
+use axum::body::Bytes;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use engine::answers::{KEY_CHARS_MAX, Known};
+use serde::Deserialize;
+use serde_json::error::Category;
+use storage::{Answer, Scope};
+
+use super::App;
+use super::auth::{Caller, add_rate_headers};
+use super::problem::Problem;
+
+/// The header that makes a repeated request harmless.
+const IDEMPOTENCY_KEY: &str = "idempotency-key";
+
+/// Reads a JSON body: not JSON is 400, JSON of another shape is 422.
+pub(crate) fn read_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    serde_json::from_slice(body).map_err(|error| match error.classify() {
+        Category::Data => Problem::invalid(format!("{error}.")),
+        Category::Syntax | Category::Eof | Category::Io => {
+            Problem::malformed(format!("The body is not JSON: {error}."))
+        }
+    })
+}
+
+/// A JSON body on its way out.
+#[derive(Debug)]
+pub(crate) struct JsonBody {
+    pub(crate) status: StatusCode,
+    pub(crate) bytes: Vec<u8>,
+}
+
+impl JsonBody {
+    pub(crate) fn new(status: StatusCode, value: &impl serde::Serialize) -> Self {
+        let bytes = serde_json::to_vec(value).expect("answers are plain data");
+        Self { status, bytes }
+    }
+
+    pub(crate) fn ok(value: &impl serde::Serialize) -> Self {
+        Self::new(StatusCode::OK, value)
+    }
+}
+
+impl IntoResponse for JsonBody {
+    fn into_response(self) -> Response {
+        let json = HeaderValue::from_static("application/json");
+        (self.status, [(header::CONTENT_TYPE, json)], self.bytes).into_response()
+    }
+}
+
+/// Runs a call for an identified caller and adds where it stands with its rate limit.
+pub(crate) async fn as_caller<R: IntoResponse>(
+    app: &App,
+    headers: &HeaderMap,
+    scope: Scope,
+    work: impl AsyncFnOnce(&Caller) -> Result<R, Problem>,
+) -> Response {
+    let caller = match Caller::identify(headers, &app.engine.keys, app.access, scope) {
+        Ok(caller) => caller,
+        Err(problem) => return problem.into_response(),
+    };
+    let mut response = match work(&caller).await {
+        Ok(response) => response.into_response(),
+        Err(problem) => problem.into_response(),
+    };
+    if let Some(rate) = caller.rate {
+        add_rate_headers(response.headers_mut(), rate);
+    }
+    response
+}
+
+/// Runs a POST. With an idempotency key it is run once, and its answer is kept before it is sent.
+pub(crate) async fn once(
+    app: &App,
+    headers: &HeaderMap,
+    caller: &Caller,
+    call: &str,
+    body: &Bytes,
+    work: impl AsyncFnOnce() -> Result<JsonBody, Problem>,
+) -> Result<Response, Problem> {
+    let Some(key) = idempotency_key(headers)? else { return Ok(work().await?.into_response()) };
+    let scope = format!("{} {call}", caller.scope());
+    let claim = match app.engine.answers.look_up(scope, key.to_owned(), body).await? {
+        Known::New(claim) => claim,
+        Known::Answered(answer) => return Ok(repeated(answer)),
+        Known::InFlight => {
+            let detail = "A request with this idempotency key is being worked on; try again later.";
+            return Err(Problem::new(
+                StatusCode::CONFLICT,
+                "request_in_flight",
+                "The request is in flight",
+                detail,
+            ));
+        }
+        Known::OtherBody => {
+            let detail = "This idempotency key was used for a request with another body.";
+            return Err(Problem::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "idempotency_key_reused",
+                "The idempotency key was used before",
+                detail,
+            ));
+        }
+    };
+    match work().await {
+        Ok(answer) => {
+            let kept = Answer { status: answer.status.as_u16(), body: answer.bytes.clone() };
+            app.engine.answers.keep(claim, &kept).await?;
+            Ok(answer.into_response())
+        }
+        Err(problem) => {
+            app.engine.answers.release(claim).await;
+            Err(problem)
+        }
+    }
+}
+
+fn repeated(answer: Answer) -> Response {
+    let status = StatusCode::from_u16(answer.status).unwrap_or(StatusCode::OK);
+    let mut response = JsonBody { status, bytes: answer.body }.into_response();
+    response.headers_mut().insert("idempotency-replayed", HeaderValue::from_static("true"));
+    response
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
+    let usable = |key: &&str| !key.is_empty() && key.len() <= KEY_CHARS_MAX;
+    value.to_str().ok().map(str::trim).filter(usable).map(Some).ok_or_else(|| {
+        let detail =
+            format!("Idempotency-Key must have 1 to {KEY_CHARS_MAX} visible ASCII characters.");
+        Problem::new(StatusCode::BAD_REQUEST, "invalid_idempotency_key", "Invalid header", detail)
+    })
+}

@@ -1,0 +1,169 @@
+//! The one place that names concrete parts: which store, which clock, which source of chance.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail};
+use engine::issuing::IssuingSettings;
+use engine::surroundings::{Clock, Entropy};
+use engine::{Engine, EngineParts, EngineSettings, MasterKey};
+use idgen::key::TypeKey;
+use serde_json::{Value, json};
+use storage::Store;
+use storage_sqlite::SqliteStore;
+
+use crate::config::{Authentication, Config, OpenG2p};
+use crate::http::{Access, App, AppParts, Build};
+use crate::offline::key_file;
+
+/// The wall clock of this machine.
+pub(crate) struct SystemClock;
+
+impl Clock for SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "the one place where the clock is read")]
+    fn now_ms(&self) -> i64 {
+        jiff::Timestamp::now().as_millisecond()
+    }
+}
+
+/// The operating system's source of secrets.
+pub(crate) struct SystemEntropy;
+
+impl Entropy for SystemEntropy {
+    fn fill(&self, bytes: &mut [u8]) {
+        getrandom::fill(bytes).expect("the operating system has randomness");
+    }
+}
+
+/// A name that no other running process has.
+fn new_instance_name() -> String {
+    let mut bytes = [0; 8];
+    SystemEntropy.fill(&mut bytes);
+    hex::encode(bytes)
+}
+
+/// Opens the store that the configuration names.
+pub(crate) fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
+    Ok(Arc::new(SqliteStore::open(&config.store.directory)?))
+}
+
+/// Everything that a running server consists of, short of a port.
+pub(crate) async fn start(config: &Config) -> anyhow::Result<(Arc<Engine>, Arc<App>)> {
+    let store = open_store(config)?;
+    let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let instance = new_instance_name();
+    let parts = EngineParts {
+        master_key: master_key(config, &*store).await?,
+        store,
+        clock: Arc::clone(&clock),
+        entropy: Arc::new(SystemEntropy),
+        instance: instance.clone(),
+    };
+    let engine = Arc::new(Engine::start(parts, engine_settings(config)).await?);
+    for tenant in &config.tenants {
+        engine.put_tenant(&tenant.name, tenant.requests_per_second).await?;
+    }
+    for id_type in &config.id_types {
+        engine.put_type(id_type).await.with_context(|| {
+            format!("the configured ID type {}/{}", id_type.tenant(), id_type.name())
+        })?;
+    }
+    engine.issuer.warm_up();
+    let app = App::new(AppParts {
+        engine: Arc::clone(&engine),
+        clock,
+        instance,
+        access: access(config, &engine)?,
+        body_limit: config.server.body_limit_bytes as usize,
+        request_timeout: seconds(config.server.request_timeout_seconds),
+        log_requests: config.log.requests,
+        build: build(),
+        openg2p_config: openg2p_config(config.openg2p.as_ref()),
+    });
+    Ok((engine, app))
+}
+
+fn engine_settings(config: &Config) -> EngineSettings {
+    let issuing = &config.issuing;
+    let threshold = config.openg2p.as_ref().map_or(0, |block| block.pool_min_threshold);
+    let size_min = (issuing.pool_size_min as usize).max(usize::try_from(threshold).unwrap_or(0));
+    EngineSettings {
+        issuing: IssuingSettings {
+            count_max: issuing.count_max.into(),
+            pool_sizes: (size_min, (issuing.pool_size_max as usize).max(size_min)),
+            watermark: issuing.watermark,
+            refills_at_once: issuing.refills_at_once as usize,
+            wait_max: Duration::from_millis(issuing.wait_milliseconds_max.into()),
+            log_flush: Duration::from_millis(issuing.log_flush_milliseconds.into()),
+        },
+        keep_answers: Duration::from_secs(3600 * u64::from(issuing.idempotency_hours)),
+        default_rate: config.security.requests_per_second,
+    }
+}
+
+pub(crate) fn seconds(number: u32) -> Duration {
+    Duration::from_secs(number.into())
+}
+
+/// The master key from the configuration or its file. A store that holds sealed keys without a
+/// master key is a mistake that a new key would only hide.
+async fn master_key(config: &Config, store: &dyn Store) -> anyhow::Result<MasterKey> {
+    if let Some(key) = &config.security.master_key {
+        return Ok(MasterKey::new(&TypeKey::new(*key.as_bytes())));
+    }
+    let path = config.security.master_key_path(&config.store);
+    if let Some(key) = key_file::read(&path)? {
+        return Ok(MasterKey::new(&key));
+    }
+    if store.list_types().await?.iter().any(|stored| !stored.sealed_key.is_empty()) {
+        bail!(
+            "the master key file {} is missing, and the store holds keys that were sealed with it; \
+             put it back",
+            path.display()
+        );
+    }
+    let (key, _) = key_file::read_or_create(&path)?;
+    Ok(MasterKey::new(&key))
+}
+
+/// Who needs a key. Beyond loopback the server does not start without one.
+fn access(config: &Config, engine: &Engine) -> anyhow::Result<Access> {
+    let listen = config.server.listen;
+    match config.security.authentication {
+        Authentication::Off => return Ok(Access::Open),
+        Authentication::Auto if listen.ip().is_loopback() => return Ok(Access::OpenWithoutKeys),
+        Authentication::Auto | Authentication::Required => {}
+    }
+    if !engine.keys.any_usable() && !listen.ip().is_loopback() {
+        bail!(
+            "refusing to listen on {listen} without API keys; make one first: \
+             mintage keys create --name admin --scope admin"
+        );
+    }
+    Ok(Access::KeyNeeded)
+}
+
+fn build() -> Build {
+    Build {
+        version: env!("CARGO_PKG_VERSION"),
+        time: env!("MINTAGE_BUILD_TIME"),
+        commit: env!("MINTAGE_BUILD_COMMIT"),
+    }
+}
+
+/// What OpenG2P's `/config` shows: its own types and rules, nothing of the native configuration.
+fn openg2p_config(block: Option<&OpenG2p>) -> Value {
+    let Some(block) = block else { return json!({"id_types": {}, "filter_rules": {}}) };
+    let types = block
+        .id_types
+        .iter()
+        .map(|id_type| (id_type.name.clone(), json!({"id_length": id_type.id_length})))
+        .collect::<serde_json::Map<_, _>>();
+    json!({"id_types": types, "filter_rules": block.filter_rules})
+}
+
+/// Where the data is, for messages.
+pub(crate) fn data_directory(config: &Config) -> &Path {
+    &config.store.directory
+}

@@ -1,0 +1,90 @@
+#![doc = include_str!("../README.md")]
+
+mod answers;
+mod codec;
+mod counters;
+mod draws;
+mod error;
+mod gaps;
+mod issues;
+mod keys;
+mod nodes;
+mod open;
+mod readers;
+#[cfg(test)]
+mod tests;
+mod time;
+mod types;
+mod writer;
+
+use std::path::Path;
+
+use async_trait::async_trait;
+use rusqlite::Connection;
+use storage::{Result, Store};
+
+pub use error::OpenError;
+
+use error::StepResult;
+use open::Opened;
+use readers::Readers;
+use writer::Writer;
+
+/// The embedded store: a directory that one process uses.
+pub struct SqliteStore {
+    // Dropped in this order: the last connection that closes tidies the files up, and only the
+    // writer may.
+    readers: Readers,
+    writer: Writer,
+}
+
+impl SqliteStore {
+    /// Opens a directory and makes it if it is missing. It is locked until the store is closed or
+    /// dropped.
+    pub fn open(directory: &Path) -> Result<Self, OpenError> {
+        let Opened { file, writer, lock } = open::open(directory)?;
+        let writer = Writer::start(writer, lock)
+            .map_err(|source| OpenError::NotWritable { directory: directory.to_owned(), source })?;
+        Ok(Self { readers: Readers::new(file), writer })
+    }
+}
+
+/// Counts a change of types, tenants or keys, in the transaction that makes it.
+fn bump_catalogue(connection: &Connection) -> StepResult<()> {
+    connection
+        .prepare_cached("UPDATE meta SET value = value + 1 WHERE name = 'catalogue_version'")?
+        .execute([])?;
+    Ok(())
+}
+
+#[async_trait]
+impl Store for SqliteStore {
+    async fn check(&self) -> Result<()> {
+        // Only a real write notices that the disk is full.
+        self.writer
+            .run(|connection| {
+                connection
+                    .prepare_cached("UPDATE meta SET value = value + 1 WHERE name = 'probe'")?
+                    .execute([])?;
+                Ok(())
+            })
+            .await
+    }
+
+    async fn catalogue_version(&self) -> Result<u64> {
+        self.readers
+            .run(|connection| {
+                let version = connection
+                    .prepare_cached("SELECT value FROM meta WHERE name = 'catalogue_version'")?
+                    .query_one([], |row| row.get(0))?;
+                Ok(version)
+            })
+            .await
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.readers.close();
+        self.writer.close().await;
+        Ok(())
+    }
+}

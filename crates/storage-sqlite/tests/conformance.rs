@@ -1,0 +1,25 @@
+//! The suite that every store passes.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use storage::Store;
+use storage_sqlite::SqliteStore;
+use storage_tests::Fixture;
+use tempfile::TempDir;
+
+/// A directory for one test.
+struct SqliteFixture(TempDir);
+
+#[async_trait]
+impl Fixture for SqliteFixture {
+    async fn create() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    async fn open(&self) -> Arc<dyn Store> {
+        Arc::new(SqliteStore::open(&self.0.path().join("data")).unwrap())
+    }
+}
+
+storage_tests::conformance!(SqliteFixture);

@@ -1,0 +1,189 @@
+#![doc = include_str!("../README.md")]
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use storage::Store;
+
+#[doc(hidden)]
+pub mod answers;
+#[doc(hidden)]
+pub mod catalogue;
+#[doc(hidden)]
+pub mod counters;
+#[doc(hidden)]
+pub mod history;
+#[doc(hidden)]
+pub mod keys;
+#[doc(hidden)]
+pub mod log;
+#[doc(hidden)]
+pub mod lookup;
+#[doc(hidden)]
+pub mod lost_draws;
+#[doc(hidden)]
+pub mod nodes;
+#[doc(hidden)]
+pub mod returns;
+mod support;
+#[doc(hidden)]
+pub mod tenants;
+#[doc(hidden)]
+pub mod types;
+
+/// A place where the store under test keeps its data.
+#[async_trait]
+pub trait Fixture: Send + Sync {
+    /// A new place, without data. It is cleared away when the fixture is dropped.
+    async fn create() -> Self
+    where
+        Self: Sized;
+
+    /// Opens the store over what is there. The suite opens it again after it has closed or dropped
+    /// the one before; a store that is dropped without being closed stands for a crash, so
+    /// whichever instance used it counts as gone.
+    async fn open(&self) -> Arc<dyn Store>;
+}
+
+/// Runs one behaviour on a runtime of its own, with more than one thread.
+#[doc(hidden)]
+pub fn run(behaviour: impl Future<Output = ()>) {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime for the test")
+        .block_on(behaviour);
+}
+
+/// Makes a test of every behaviour, for the store that a [`Fixture`] opens.
+#[macro_export]
+macro_rules! conformance {
+    (@tests $($subject:ident { $($behaviour:ident)* })*) => {
+        $(
+            mod $subject {
+                use super::ConformanceFixture;
+
+                $(
+                    #[test]
+                    fn $behaviour() {
+                        $crate::run(async {
+                            let fixture =
+                                <ConformanceFixture as $crate::Fixture>::create().await;
+                            $crate::$subject::$behaviour(&fixture).await;
+                        });
+                    }
+                )*
+            }
+        )*
+    };
+    ($fixture:ty) => {
+        /// What the tests run on.
+        type ConformanceFixture = $fixture;
+
+        $crate::conformance! { @tests
+            answers {
+                a_claim_is_new_once
+                a_claim_with_another_body_is_refused
+                a_kept_answer_comes_back_after_reopening
+                an_expired_answer_counts_as_nothing
+                a_stale_claim_is_taken_over
+                a_released_claim_is_new_again
+                an_answer_is_never_released_or_replaced
+                keys_of_different_scopes_do_not_meet
+                purging_forgets_what_has_expired_up_to_the_limit
+                two_claims_at_once_give_one_new
+            }
+            catalogue {
+                the_version_grows_with_every_change
+                the_version_stays_when_nothing_changes
+                the_version_grows_with_the_first_use_of_a_type
+                a_check_of_a_healthy_store_succeeds
+                a_closed_store_is_unavailable
+                closing_twice_is_fine
+            }
+            counters {
+                draws_are_disjoint_and_consecutive_under_concurrency
+                the_first_draw_starts_at_the_lower_bound
+                a_draw_at_the_end_gives_fewer_then_none_for_ever
+                the_last_serial_of_all_can_be_drawn
+                empty_bounds_give_nothing_and_use_nothing
+                periods_and_types_are_separate_counters
+                counters_never_go_back_over_a_reopening
+                a_draw_from_an_unknown_or_retired_type_is_refused
+            }
+            history {
+                every_serial_is_accounted_for_in_any_history
+            }
+            keys {
+                a_key_comes_back_as_it_was_stored
+                a_taken_public_part_is_refused
+                a_key_is_revoked_once
+                keys_are_listed_oldest_first_with_growing_numbers
+                unknown_keys_cannot_be_revoked
+            }
+            log {
+                recording_takes_serials_off_the_front_of_a_draw
+                recording_everything_settles_a_draw
+                rejected_serials_alone_are_accounted_for
+                recording_in_the_middle_leaves_both_sides_open
+                recording_twice_changes_nothing
+                groups_of_several_types_are_recorded_together
+                the_log_of_a_retired_type_goes_on
+                recording_nothing_is_fine
+            }
+            lookup {
+                serials_are_found_at_all_boundaries
+                groups_of_every_width_are_told_apart
+                periods_are_told_apart
+                overlapping_groups_are_told_apart
+                a_narrow_group_within_a_wide_one_is_found
+                snowflakes_at_the_end_of_the_space_are_found
+                all_fields_of_an_issue_come_back_after_reopening
+            }
+            lost_draws {
+                a_crash_leaves_exactly_what_was_not_accounted_for
+                a_clean_history_has_no_lost_draws
+                closing_lost_draws_twice_finds_nothing_more
+                the_own_draws_of_an_instance_are_not_lost
+                gaps_are_found_at_all_boundaries
+                gaps_are_listed_in_pages
+                gaps_survive_a_reopening
+            }
+            nodes {
+                a_new_node_has_used_no_time
+                reserved_time_never_goes_back
+                reserved_time_survives_a_reopening
+                time_is_only_reserved_for_a_node_that_is_held
+            }
+            returns {
+                the_tail_of_a_counter_goes_back_to_it
+                a_part_of_the_tail_goes_back
+                what_is_not_the_tail_becomes_a_gap
+                what_a_draw_does_not_hold_cannot_be_given_back
+                given_back_serials_are_drawn_again_once
+                draws_given_back_in_reverse_order_all_go_back
+            }
+            tenants {
+                a_tenant_is_made_and_changed
+                tenants_are_listed_by_name
+                a_tenant_with_types_stays
+                an_unknown_tenant_cannot_be_removed
+            }
+            types {
+                a_type_comes_back_as_it_was_stored
+                a_type_brings_its_tenant
+                a_taken_name_is_refused
+                an_unused_type_changes_freely
+                a_used_type_changes_only_where_allowed
+                a_type_is_never_renamed_onto_another
+                an_unused_type_is_deleted
+                a_used_type_is_retired_and_revived
+                numbers_of_deleted_types_do_not_come_back
+                unknown_types_cannot_be_changed_or_removed
+                a_draw_marks_its_type_as_used
+                a_logged_snowflake_marks_its_type_as_used
+            }
+        }
+    };
+}

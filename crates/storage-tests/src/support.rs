@@ -1,0 +1,140 @@
+//! What the behaviours have in common.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use idgen::snowflake::SnowflakeSpec;
+use idgen::spec::{IdType, Kind, SERIAL_MAX, SequenceSpec};
+use jiff::Timestamp;
+use storage::{Draw, Gap, Issue, IssueGroup, Page, Span, Store, TypeId};
+
+use crate::Fixture;
+
+/// The instance that most tests draw as.
+pub(crate) const ME: &str = "first run";
+
+/// The instance that comes after a crash.
+pub(crate) const SUCCESSOR: &str = "second run";
+
+/// Bounds that are never reached.
+pub(crate) const UNBOUNDED: (u64, u64) = (0, SERIAL_MAX);
+
+/// A time: so many seconds after the tests' beginning.
+pub(crate) fn at(seconds: i64) -> Timestamp {
+    Timestamp::from_millisecond(1_790_000_000_123 + seconds * 1000).unwrap()
+}
+
+pub(crate) fn sequence(tenant: &str, name: &str) -> IdType {
+    IdType::new(tenant, name, Kind::Sequence(SequenceSpec::default())).unwrap()
+}
+
+pub(crate) fn snowflake(tenant: &str, name: &str) -> IdType {
+    IdType::new(tenant, name, Kind::Snowflake(SnowflakeSpec::default())).unwrap()
+}
+
+pub(crate) async fn new_sequence(store: &dyn Store, name: &str) -> TypeId {
+    store.create_type(&sequence("acme", name), &[], at(0)).await.unwrap().id
+}
+
+pub(crate) async fn new_snowflake(store: &dyn Store, name: &str) -> TypeId {
+    store.create_type(&snowflake("acme", name), &[], at(0)).await.unwrap().id
+}
+
+/// An order for serials from the counter without a period.
+pub(crate) fn order(type_id: TypeId, count: u64) -> Draw<'static> {
+    Draw { type_id, period: "", count, bounds: UNBOUNDED, instance: ME, now: at(1) }
+}
+
+/// Draws from the counter without a period.
+pub(crate) async fn draw(store: &dyn Store, type_id: TypeId, count: u64) -> Range<u64> {
+    store.draw(order(type_id, count)).await.unwrap()
+}
+
+/// Serials of the counter without a period.
+pub(crate) fn span(type_id: TypeId, serials: Range<u64>) -> Span {
+    Span { type_id, period: String::new(), serials }
+}
+
+pub(crate) fn issue(first: u64, last: u64) -> Issue {
+    let number = i64::try_from(first % 1000).unwrap();
+    Issue { first, last, key_id: number, at_ms: at(number).as_millisecond() }
+}
+
+/// A group that was handed out whole, in one request.
+pub(crate) fn handed_out(type_id: TypeId, serials: Range<u64>) -> IssueGroup {
+    let issues = vec![issue(serials.start, serials.end - 1)];
+    IssueGroup { span: span(type_id, serials), issues }
+}
+
+/// A group in which a filter has rejected everything.
+pub(crate) fn rejected(type_id: TypeId, serials: Range<u64>) -> IssueGroup {
+    IssueGroup { span: span(type_id, serials), issues: vec![] }
+}
+
+/// Opens the store again after a crash.
+pub(crate) async fn crash(fixture: &dyn Fixture, store: Arc<dyn Store>) -> Arc<dyn Store> {
+    drop(store);
+    fixture.open().await
+}
+
+/// Opens the store again after it was closed in an orderly way.
+pub(crate) async fn reopen(fixture: &dyn Fixture, store: Arc<dyn Store>) -> Arc<dyn Store> {
+    store.close().await.unwrap();
+    crash(fixture, store).await
+}
+
+/// Everything that was drawn and never accounted for, as the next instance finds it.
+pub(crate) async fn lost(fixture: &dyn Fixture, store: Arc<dyn Store>) -> Vec<Span> {
+    let store = crash(fixture, store).await;
+    merged(&store.close_lost_draws(SUCCESSOR, at(100)).await.unwrap())
+}
+
+/// The spans of gaps in order. Whether neighbours are one gap or several is up to the store.
+pub(crate) fn merged(gaps: &[Gap]) -> Vec<Span> {
+    merge(gaps.iter().map(|gap| gap.span.clone()).collect())
+}
+
+/// Spans in order, with neighbours joined.
+pub(crate) fn merge(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_by(|a, b| {
+        let key = |span: &Span| (span.type_id, span.period.clone(), span.serials.start);
+        key(a).cmp(&key(b))
+    });
+    let mut merged: Vec<Span> = Vec::new();
+    for span in spans {
+        match merged.last_mut() {
+            Some(last)
+                if (last.type_id, &last.period, last.serials.end)
+                    == (span.type_id, &span.period, span.serials.start) =>
+            {
+                last.serials.end = span.serials.end;
+            }
+            _ => merged.push(span),
+        }
+    }
+    merged
+}
+
+/// All gaps of a type.
+pub(crate) async fn gaps(store: &dyn Store, type_id: TypeId) -> Vec<Gap> {
+    store.list_gaps(type_id, Page { after: 0, limit: 10_000 }).await.unwrap()
+}
+
+/// Numbers that look random and are the same in every run (`SplitMix64`).
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    /// A number below `limit`.
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.0;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (mixed ^ (mixed >> 31)) % limit
+    }
+
+    /// One of the places of a list that is not empty.
+    pub(crate) fn place<T>(&mut self, list: &[T]) -> usize {
+        usize::try_from(self.below(list.len() as u64)).unwrap()
+    }
+}

@@ -1,0 +1,114 @@
+//! The issue log and the gaps: what became of every serial.
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{Result, Span, TypeId};
+
+/// Serials that were handed out by one request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Issue {
+    /// First serial.
+    pub first: u64,
+    /// Last serial. Serials in between that a filter rejects were skipped.
+    pub last: u64,
+    /// The API key's number, or 0 where the server runs open.
+    pub key_id: i64,
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+}
+
+/// Consecutive issues from one counter, written together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssueGroup {
+    /// Every serial that the group accounts for: from the first one that was not yet accounted
+    /// for, up to and including serials behind the last issue that a filter rejects. Lies within
+    /// one draw.
+    pub span: Span,
+    /// The issues, by serial. None if a filter rejected the whole span.
+    pub issues: Vec<Issue>,
+}
+
+/// One issue, found again.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IssueRecord {
+    /// The counter within the type.
+    pub period: String,
+    /// The issue.
+    pub issue: Issue,
+}
+
+/// Why a serial will never carry anything.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GapReason {
+    /// The process that had drawn it ended without a word. It may have been handed out just before.
+    Crash,
+    /// It was in a pool that was given up, and never handed out.
+    PoolDiscarded,
+}
+
+impl GapReason {
+    /// All reasons.
+    pub const ALL: [Self; 2] = [Self::Crash, Self::PoolDiscarded];
+
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Crash => "crash",
+            Self::PoolDiscarded => "pool_discarded",
+        }
+    }
+}
+
+/// A range of serials that will never carry anything.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Gap {
+    /// Its number.
+    pub id: i64,
+    /// The serials.
+    pub span: Span,
+    /// Why.
+    pub reason: GapReason,
+    /// When it was found.
+    pub detected_at: Timestamp,
+    /// The instance that lost it.
+    pub instance: String,
+}
+
+/// A part of a long list.
+#[derive(Debug, Clone, Copy)]
+pub struct Page {
+    /// Continue behind this position; 0 is the beginning.
+    pub after: i64,
+    /// At most so many entries.
+    pub limit: u32,
+}
+
+/// Remembers issues and gaps.
+#[async_trait]
+pub trait IssueStore {
+    /// Writes groups to the log and takes their spans off the draws that they came from. Groups of
+    /// snowflakes, which come from no draw, only go to the log.
+    async fn record_issues(&self, groups: &[IssueGroup]) -> Result<()>;
+
+    /// The issue that a serial was handed out in, in any period or in one.
+    async fn find_issues(
+        &self,
+        type_id: TypeId,
+        period: Option<&str>,
+        serial: u64,
+    ) -> Result<Vec<IssueRecord>>;
+
+    /// The gaps of a type, oldest first.
+    async fn list_gaps(&self, type_id: TypeId, page: Page) -> Result<Vec<Gap>>;
+
+    /// The gaps that hold a serial, in any period or in one.
+    async fn find_gaps(
+        &self,
+        type_id: TypeId,
+        period: Option<&str>,
+        serial: u64,
+    ) -> Result<Vec<Gap>>;
+}

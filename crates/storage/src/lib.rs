@@ -1,0 +1,33 @@
+#![doc = include_str!("../README.md")]
+
+mod answers;
+mod counters;
+mod error;
+mod issues;
+mod keys;
+mod nodes;
+mod types;
+
+pub use answers::{Answer, AnswerClaim, AnswerKey, AnswerStore};
+pub use counters::{CounterStore, Draw, GivenBack, Span};
+pub use error::{Result, StoreError};
+pub use issues::{Gap, GapReason, Issue, IssueGroup, IssueRecord, IssueStore, Page};
+pub use keys::{ApiKey, KeyStore, NewApiKey, Scope};
+pub use nodes::{NodeLease, NodeStore};
+pub use types::{Change, Removal, StoredType, Tenant, TypeId, TypeState, TypeStore};
+
+/// Everything that the service needs to remember.
+#[async_trait::async_trait]
+pub trait Store:
+    TypeStore + CounterStore + IssueStore + AnswerStore + KeyStore + NodeStore + Send + Sync
+{
+    /// Whether the store answers and can write.
+    async fn check(&self) -> Result<()>;
+
+    /// A number that grows with every change of types, tenants and API keys, so that an instance
+    /// can tell whether what it has in memory is still right.
+    async fn catalogue_version(&self) -> Result<u64>;
+
+    /// Writes out what is still in flight and releases files and connections.
+    async fn close(&self) -> Result<()>;
+}
