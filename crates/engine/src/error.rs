@@ -71,6 +71,9 @@ pub enum AdminError {
         .0.join(", ")
     )]
     Frozen(Vec<&'static str>),
+    /// A key of the configuration exists with other settings.
+    #[error("the API key {0} exists with other settings; revoke it and configure a new one")]
+    KeyDiffers(String),
     /// A tenant with types cannot be deleted.
     #[error("the tenant still has ID types")]
     InUse,

@@ -128,10 +128,7 @@ impl Keys {
 
     /// The key that a token belongs to, if it works.
     pub fn verify(&self, token: &str) -> Result<Arc<LiveKey>, KeyError> {
-        let (short, secret) = token
-            .strip_prefix(PREFIX)
-            .and_then(|rest| rest.split_once('_'))
-            .ok_or(KeyError::Unknown)?;
+        let (short, secret) = split_token(token).ok_or(KeyError::Unknown)?;
         let keys = self.by_short.load();
         let live = keys.get(short).ok_or(KeyError::Unknown)?;
         let hash: [u8; 32] = Sha256::digest(secret.as_bytes()).into();
@@ -193,6 +190,31 @@ impl Keys {
         Ok((live, format!("{PREFIX}{short}_{secret}")))
     }
 
+    /// Makes sure that a key exists whose token is known already, such as one from a configuration
+    /// file. A key that was revoked stays so.
+    pub async fn ensure(&self, token: &str, order: KeyOrder) -> Result<(), AdminError> {
+        check_order(&order)?;
+        let (short, secret) = split_token(token).ok_or(AdminError::NotFound("API key"))?;
+        let key = NewApiKey {
+            short: short.to_owned(),
+            secret_hash: Sha256::digest(secret.as_bytes()).into(),
+            name: order.name,
+            tenant: order.tenant,
+            scopes: order.scopes,
+            requests_per_second: order.requests_per_second,
+            created_at: self.clock.now(),
+            expires_at: order.expires_at,
+        };
+        let known = self.by_short.load().get(short).cloned();
+        if let Some(known) = known {
+            let created_at = known.stored.key.created_at;
+            let same = known.stored.key == NewApiKey { created_at, ..key };
+            return if same { Ok(()) } else { Err(AdminError::KeyDiffers(short.to_owned())) };
+        }
+        self.store.create_key(&key).await?;
+        Ok(self.reload().await?)
+    }
+
     /// Revokes a key by its public part. False if it was revoked before.
     pub async fn revoke(&self, short: &str) -> Result<bool, AdminError> {
         let revoked = self.store.revoke_key(short, self.clock.now()).await?;
@@ -205,6 +227,19 @@ impl Keys {
         self.entropy.fill(&mut bytes);
         bytes.into_iter().map(|byte| char::from(SYMBOLS[usize::from(byte % 32)])).collect()
     }
+}
+
+/// The public and the secret part of a token.
+fn split_token(token: &str) -> Option<(&str, &str)> {
+    token.strip_prefix(PREFIX)?.split_once('_')
+}
+
+/// Whether a text has the form of a token and a secret that is long enough.
+pub fn is_token(text: &str) -> bool {
+    let plain = |part: &str| part.bytes().all(|b| b.is_ascii_alphanumeric());
+    split_token(text).is_some_and(|(short, secret)| {
+        (4..=32).contains(&short.len()) && plain(short) && secret.len() >= 24 && plain(secret)
+    })
 }
 
 fn usable(key: &ApiKey, now: Timestamp) -> Result<(), KeyError> {

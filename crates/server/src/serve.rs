@@ -1,18 +1,20 @@
 //! The listener: accepts connections, limits them, and drains them when it is time to go.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 use tracing::{debug, info, warn};
+
+use crate::http::Api;
 
 /// Limits of the listener.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +35,7 @@ pub(crate) async fn bind(address: SocketAddr) -> io::Result<TcpListener> {
 /// Serves until told to stop, then lets requests finish within the limit.
 pub(crate) async fn run(
     listener: TcpListener,
-    router: Router,
+    api: Api,
     limits: Limits,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -58,7 +60,11 @@ pub(crate) async fn run(
                 continue;
             }
         };
-        let service = TowerToHyperService::new(router.clone());
+        let api = api.clone();
+        let service = service_fn(move |request| {
+            let answer = api.clone().answer(request);
+            async { Ok::<_, Infallible>(answer.await) }
+        });
         let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
         let connection = graceful.watch(connection);
         tokio::spawn(async move {

@@ -68,7 +68,7 @@ mod tests {
     /// What is written for a few events under the given variables.
     fn logged(variables: &[(&str, &str)], is_terminal: bool) -> String {
         let variables = variables.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned()));
-        let config = Config::load(None, variables).unwrap();
+        let (config, _) = Config::load_with_sources(None, variables).unwrap();
         let lines = Lines::default();
         let writer = lines.clone();
         let subscriber = subscriber(&config.log, is_terminal, move || writer.clone());

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, bail};
 use engine::issuing::IssuingSettings;
+use engine::keys::KeyOrder;
 use engine::surroundings::{Clock, Entropy};
 use engine::{Engine, EngineParts, EngineSettings, MasterKey};
 use idgen::key::TypeKey;
@@ -68,6 +69,16 @@ pub(crate) async fn start(config: &Config) -> anyhow::Result<(Arc<Engine>, Arc<A
         engine.put_type(id_type).await.with_context(|| {
             format!("the configured ID type {}/{}", id_type.tenant(), id_type.name())
         })?;
+    }
+    for key in &config.keys {
+        let order = KeyOrder {
+            name: key.name.clone(),
+            tenant: key.tenant.clone(),
+            scopes: key.scopes.clone(),
+            requests_per_second: key.requests_per_second,
+            expires_at: None,
+        };
+        engine.keys.ensure(key.token.expose(), order).await?;
     }
     engine.issuer.warm_up();
     let app = App::new(AppParts {

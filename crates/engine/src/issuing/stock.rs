@@ -258,12 +258,13 @@ mod tests {
         assert!(stock.drain_log().is_empty());
         assert_eq!(stock.len(), 8);
         let rest: Vec<_> = stock.drain_rest().into_iter().map(|span| span.serials).collect();
-        assert_eq!(rest, [22..30]);
+        assert_eq!(rest.first(), Some(&(22..30)));
+        assert_eq!(rest.len(), 1);
     }
 
     #[test]
     fn issues_of_one_moment_are_one_entry() {
-        let mut stock = stock(&[0..100]);
+        let mut stock = stock(&[0..50, 50..100]);
         for at_ms in [5, 5, 5, 6] {
             stock.take(2, taker(at_ms));
         }

@@ -11,7 +11,8 @@ use tracing::info;
 use super::config::ConfigArgs;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::{http, serve, telemetry, wiring};
+use crate::http::Api;
+use crate::{serve, telemetry, wiring};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -43,8 +44,8 @@ async fn serve_until_told_to_stop(config: &Config) -> anyhow::Result<()> {
         connections_max: config.server.connections_max as usize,
         shutdown: wiring::seconds(config.server.shutdown_seconds),
     };
-    let router = http::router(app.clone());
-    let server = tokio::spawn(serve::run(listener, router, limits, stopped));
+    let api = Api::new(app.clone());
+    let server = tokio::spawn(serve::run(listener, api, limits, stopped));
     announce(address, config);
 
     wait_for_signal().await?;

@@ -10,6 +10,7 @@
 mod environment;
 mod error;
 mod issuing;
+mod keys;
 mod layers;
 mod log;
 mod openg2p;
@@ -33,7 +34,6 @@ use std::path::Path;
 use std::sync::Arc;
 
 use idgen::spec::IdType;
-use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 
 use self::error::Findings;
@@ -44,6 +44,7 @@ use self::tree::{Node, Source, Value};
 
 pub(crate) use self::error::ConfigError;
 pub(crate) use self::issuing::IssuingConfig;
+pub(crate) use self::keys::KeyConfig;
 pub(crate) use self::log::{LogConfig, LogFormat};
 pub(crate) use self::openg2p::OpenG2p;
 pub(crate) use self::security::{Authentication, SecurityConfig};
@@ -55,9 +56,10 @@ pub(crate) use self::tenants::TenantConfig;
 /// The defaults, which are also the manual.
 pub(crate) const DEFAULTS: &str = include_str!("../../../../config.default.yaml");
 
-/// The names of the two lists.
+/// The names of the lists.
 const ID_TYPES: &str = "id_types";
 const TENANTS: &str = "tenants";
+const KEYS: &str = "keys";
 
 /// All settings. A value of this type is valid.
 #[derive(Debug, Clone, PartialEq)]
@@ -74,6 +76,8 @@ pub(crate) struct Config {
     pub(crate) log: LogConfig,
     /// Tenants with settings of their own.
     pub(crate) tenants: Vec<TenantConfig>,
+    /// API keys whose tokens are configured.
+    pub(crate) keys: Vec<KeyConfig>,
     /// Every ID type, those of [`openg2p`](Self::openg2p) last.
     pub(crate) id_types: Vec<IdType>,
     /// The block of OpenG2P, where there is one.
@@ -83,14 +87,6 @@ pub(crate) struct Config {
 }
 
 impl Config {
-    #[cfg(test)]
-    pub(crate) fn load(
-        file: Option<&Path>,
-        environment: impl Iterator<Item = (String, String)>,
-    ) -> Result<Self, ConfigError> {
-        Self::load_with_sources(file, environment).map(|(config, _)| config)
-    }
-
     /// Reads the configuration, and what `mintage config show` prints. The environment is an
     /// argument, so that nothing depends on the process that this runs in.
     pub(crate) fn load_with_sources(
@@ -148,7 +144,8 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
     let security = section(tree, defaults, "security", findings);
     let issuing = section(tree, defaults, "issuing", findings);
     let log = section(tree, defaults, "log", findings);
-    let tenants = tenants(tree, findings);
+    let tenants = list(tree, TENANTS, findings);
+    let keys = list(tree, KEYS, findings);
     let mut id_types = id_types(tree, findings);
     let (openg2p, openg2p_types) = openg2p::read(tree, findings);
     id_types.extend(openg2p_types);
@@ -160,6 +157,7 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
         issuing: issuing?,
         log: log?,
         tenants,
+        keys,
         id_types: id_types.into_iter().map(|(_, id_type)| id_type).collect(),
         openg2p,
         warnings: Vec::new(),
@@ -178,14 +176,14 @@ fn section<T: DeserializeOwned>(
     sections::read(tree, name, defaults.get(name)?, findings)
 }
 
-/// The tenants that can be read.
-fn tenants(tree: &Node, findings: &mut Findings) -> Vec<TenantConfig> {
+/// The entries of a list that can be read.
+fn list<T: DeserializeOwned>(tree: &Node, name: &str, findings: &mut Findings) -> Vec<T> {
     let mut read = Vec::new();
-    for (i, item) in tree.get(TENANTS).map_or(&[][..], Node::items).iter().enumerate() {
-        match TenantConfig::deserialize(Reader(item)) {
-            Ok(tenant) => read.push(tenant),
+    for (i, item) in tree.get(name).map_or(&[][..], Node::items).iter().enumerate() {
+        match T::deserialize(Reader(item)) {
+            Ok(entry) => read.push(entry),
             Err(error) => {
-                let root = format!("{TENANTS}[{i}]");
+                let root = format!("{name}[{i}]");
                 let (path, source, message) = error.located(&root, &item.source);
                 findings.error(&source, &path, message);
             }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::secret::MASK;
 use super::tree::{Node, Source, Value, inferred};
 
-/// Paths of values that are never shown.
+/// Paths of values that are never shown, beside the tokens of API keys.
 pub(crate) const SECRETS: [&str; 1] = ["security.master_key"];
 
 /// Every setting as it is in effect, without the secrets.
@@ -14,10 +14,11 @@ pub(crate) struct Effective(Node);
 impl Effective {
     pub(crate) fn new(mut tree: Node) -> Self {
         for path in SECRETS {
-            if let Some(node) = tree.at_mut(path)
-                && !matches!(node.value, Value::Null)
-            {
-                node.value = Value::Scalar { text: MASK.to_owned(), quoted: true };
+            mask(tree.at_mut(path));
+        }
+        if let Some(Node { value: Value::List(keys), .. }) = tree.at_mut(super::KEYS) {
+            for key in keys {
+                mask(key.at_mut("token"));
             }
         }
         Self(tree)
@@ -33,6 +34,14 @@ impl Effective {
     /// As JSON. There is no room for the sources.
     pub(crate) fn to_json(&self) -> serde_json::Value {
         self.0.to_json()
+    }
+}
+
+fn mask(secret: Option<&mut Node>) {
+    if let Some(node) = secret
+        && !matches!(node.value, Value::Null)
+    {
+        node.value = Value::Scalar { text: MASK.to_owned(), quoted: true };
     }
 }
 

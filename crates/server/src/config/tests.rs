@@ -26,7 +26,7 @@ fn error(text: &str, variables: &[(&str, &str)]) -> String {
 }
 
 fn defaults() -> Config {
-    Config::load(None, std::iter::empty()).unwrap()
+    Config::load_with_sources(None, std::iter::empty()).unwrap().0
 }
 
 #[test]
@@ -146,4 +146,19 @@ fn what_is_shown_tells_where_it_comes_from_and_can_be_read_again() {
     assert!(yaml.contains("  format: auto\n"), "{yaml}");
     assert_eq!(ok(&yaml, &[]), config);
     assert_eq!(ok(&effective.to_json().to_string(), &[]), config);
+}
+
+#[test]
+fn configured_keys_are_read_and_their_tokens_are_never_shown() {
+    let token = "mtg_deploy01_0123456789abcdefghjkmnpq";
+    let file = format!("keys: [{{ name: deploy, token: {token}, scopes: [issue, admin] }}]\n");
+    let (config, effective) = load(&file, &[]).unwrap();
+    assert_eq!(config.keys[0].token.expose(), token);
+    assert_eq!(config.keys[0].scopes, [storage::Scope::Issue, storage::Scope::Admin]);
+    let shown = format!("{}{}{:?}", effective.to_yaml(), effective.to_json(), config.keys);
+    assert!(shown.contains("***") && !shown.contains("0123456789abcdef"), "{shown}");
+
+    let wrong = error("keys: [{ name: x, token: hunter2-hunter2, scopes: [issue] }]\n", &[]);
+    assert!(wrong.contains("keys[0].token") && wrong.contains("mtg_<short>_<secret>"), "{wrong}");
+    assert!(!wrong.contains("hunter2"), "{wrong}");
 }

@@ -1,9 +1,10 @@
 //! Who is calling, what they may do, and how often.
 
 use std::borrow::Cow;
+use std::io::Write as _;
 use std::sync::Arc;
 
-use axum::http::{HeaderMap, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use engine::RateState;
 use engine::keys::{Keys, LiveKey};
 use idgen::spec::DEFAULT_TENANT;
@@ -112,14 +113,21 @@ fn token(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
         .ok_or_else(|| Problem::unauthorized("The header must be Authorization: Bearer mtg_…"))
 }
 
+static RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
+static RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+
 /// `RateLimit` and `RateLimit-Policy`, as the IETF's HTTP API group drafts them.
 pub(crate) fn add_rate_headers(headers: &mut HeaderMap, rate: RateState) {
     let RateState { limit, remaining, retry_after_seconds } = rate;
-    let state = format!("\"key\";r={remaining};t={retry_after_seconds}");
-    let policy = format!("\"key\";q={limit};w=1");
-    for (name, value) in [("ratelimit", state), ("ratelimit-policy", policy)] {
-        if let Ok(value) = HeaderValue::try_from(value) {
-            headers.insert(name, value);
-        }
+    // Every answer to a limited key carries these, so they are written without an allocation.
+    let mut text = [0; 64];
+    for (name, arguments) in [
+        (&RATE_LIMIT, format_args!("\"key\";r={remaining};t={retry_after_seconds}")),
+        (&RATE_LIMIT_POLICY, format_args!("\"key\";q={limit};w=1")),
+    ] {
+        let mut rest = &mut text[..];
+        rest.write_fmt(arguments).expect("numbers of 64 bits fit");
+        let end = 64 - rest.len();
+        headers.insert(name, HeaderValue::from_bytes(&text[..end]).expect("visible ASCII"));
     }
 }

@@ -11,7 +11,7 @@ body{font:16px/1.5 system-ui,sans-serif;max-width:60rem;margin:0 auto;padding:1r
 h1{margin-bottom:0}h2{margin-top:2.5rem;border-bottom:1px solid var(--line)}
 section{margin:1.5rem 0;padding:.5rem 1rem;border:1px solid var(--line);border-radius:.5rem}
 code,pre{font:14px/1.5 ui-monospace,monospace}pre{background:var(--soft);padding:.75rem;overflow:auto}
-table{border-collapse:collapse;width:100%}td,th{text-align:left;vertical-align:top;padding:.25rem .75rem .25rem 0;border-bottom:1px solid var(--line)}
+table{border-collapse:collapse;width:100%;margin:.75rem 0}th:first-child,td:first-child{width:12rem}td,th{text-align:left;vertical-align:top;padding:.25rem .75rem .25rem 0;border-bottom:1px solid var(--line)}
 .method{display:inline-block;min-width:4.5rem;font-weight:700}
 nav a{margin-right:1rem;white-space:nowrap}
 ";
@@ -66,7 +66,7 @@ fn render(document: &Value) -> String {
          <title>Mintage API</title><style>{STYLE}</style><h1>Mintage API</h1><p>Version {}. {}</p>\
          <p>Machine-readable: <a href=/openapi.json>openapi.json</a></p><nav>",
         escape(text(&document["info"]["version"])),
-        escape(text(&document["info"]["description"])),
+        prose(text(&document["info"]["description"])),
     );
     for tag in tags.iter().chain(&["Problems"]) {
         let _ = write!(page, "<a href=\"#{}\">{}</a>", anchor(tag), escape(tag));
@@ -80,11 +80,8 @@ fn render(document: &Value) -> String {
     }
     page.push_str("<h2 id=problems>Problems</h2><table><tr><th>code<th>meaning");
     for (code, meaning) in PROBLEMS {
-        let _ = write!(
-            page,
-            "<tr id=\"problem-{code}\"><td><code>{code}</code><td>{}",
-            escape(meaning)
-        );
+        let _ =
+            write!(page, "<tr id=\"problem-{code}\"><td><code>{code}</code><td>{}", prose(meaning));
     }
     page.push_str("</table></html>");
     page
@@ -119,7 +116,7 @@ impl Operation<'_> {
             "<section><h3><span class=method>{method}</span><code>{}</code></h3><p><b>{}</b> {}</p>",
             escape(self.path),
             escape(text(&self.body["summary"])),
-            escape(text(&self.body["description"])),
+            prose(text(&self.body["description"])),
         );
         let parameters = self.body["parameters"].as_array().map_or(&[][..], Vec::as_slice);
         if !parameters.is_empty() {
@@ -130,12 +127,13 @@ impl Operation<'_> {
                     "<tr><td><code>{}</code><td>{}<td>{}",
                     escape(text(&parameter["name"])),
                     escape(text(&parameter["in"])),
-                    escape(text(&parameter["description"])),
+                    prose(text(&parameter["description"])),
                 );
             }
             page.push_str("</table>");
         }
         self.render_request(document, page);
+        self.render_answer(document, page);
         self.render_responses(page);
         page.push_str("</section>");
     }
@@ -147,10 +145,21 @@ impl Operation<'_> {
         }
         let schema = resolve(document, &content["schema"]);
         if let Some(fields) = schema["properties"].as_object() {
-            render_fields(document, fields, page);
+            render_fields(document, "field", fields, page);
         }
         if !content["example"].is_null() {
             let _ = write!(page, "<pre>{}</pre>", escape(&content["example"].to_string()));
+        }
+    }
+
+    /// The fields of the first answer that is a success.
+    fn render_answer(&self, document: &Value, page: &mut String) {
+        let responses = self.body["responses"].as_object().into_iter().flatten();
+        let mut successes = responses.filter(|(status, _)| status.starts_with('2'));
+        let Some((_, success)) = successes.next() else { return };
+        let schema = resolve(document, &success["content"]["application/json"]["schema"]);
+        if let Some(fields) = schema["properties"].as_object() {
+            render_fields(document, "answer", fields, page);
         }
     }
 
@@ -169,8 +178,8 @@ impl Operation<'_> {
     }
 }
 
-fn render_fields(document: &Value, fields: &Map<String, Value>, page: &mut String) {
-    page.push_str("<table><tr><th>field<th>type<th>meaning");
+fn render_fields(document: &Value, heading: &str, fields: &Map<String, Value>, page: &mut String) {
+    let _ = write!(page, "<table><tr><th>{heading}<th>type<th>meaning");
     for (name, schema) in fields {
         let schema = resolve(document, schema);
         let kind = match &schema["type"] {
@@ -182,7 +191,7 @@ fn render_fields(document: &Value, fields: &Map<String, Value>, page: &mut Strin
             "<tr><td><code>{}</code><td>{}<td>{}",
             escape(name),
             escape(&kind),
-            escape(text(&schema["description"])),
+            prose(text(&schema["description"])),
         );
     }
     page.push_str("</table>");
@@ -196,6 +205,18 @@ fn resolve<'a>(document: &'a Value, schema: &'a Value) -> &'a Value {
 
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or_default()
+}
+
+/// Escapes a sentence and sets what stands between backticks as code.
+fn prose(text: &str) -> String {
+    let mut html = String::new();
+    for (i, part) in escape(text).split('`').enumerate() {
+        if i > 0 {
+            html.push_str(if i % 2 == 1 { "<code>" } else { "</code>" });
+        }
+        html.push_str(part);
+    }
+    html
 }
 
 fn anchor(text: &str) -> String {

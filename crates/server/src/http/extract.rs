@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::body::Bytes;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::response::{IntoResponse as _, Response};
-use http_body_util::LengthLimitError;
+use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
 
 use super::App;
@@ -53,19 +53,28 @@ impl FromRequest<Arc<App>> for Body {
     type Rejection = Response;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Response> {
-        let limit = app.body_limit;
-        axum::body::to_bytes(request.into_body(), limit).await.map(Self).map_err(|error| {
-            let source = std::error::Error::source(&error);
-            let too_large = source.is_some_and(<dyn std::error::Error>::is::<LengthLimitError>);
-            let problem = if too_large {
-                let detail = format!("The body may have {limit} bytes.");
-                let status = StatusCode::PAYLOAD_TOO_LARGE;
-                Problem::new(status, "body_too_large", "The body is too large", detail)
-            } else {
-                let detail = "The body could not be read to its end.";
-                Problem::new(StatusCode::BAD_REQUEST, "body_cut_off", "Incomplete request", detail)
-            };
-            problem.into_response()
-        })
+        let body = read_body(request.into_body(), app.body_limit).await;
+        body.map(Self).map_err(IntoResponse::into_response)
+    }
+}
+
+/// Reads a body to its end, unless it is too large.
+pub(crate) async fn read_body<B>(body: B, limit: usize) -> Result<Bytes, Problem>
+where
+    B: hyper::body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match Limited::new(body, limit).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<LengthLimitError>() => {
+            let detail = format!("The body may have {limit} bytes.");
+            let status = StatusCode::PAYLOAD_TOO_LARGE;
+            Err(Problem::new(status, "body_too_large", "The body is too large", detail))
+        }
+        Err(_) => {
+            let detail = "The body could not be read to its end.";
+            let status = StatusCode::BAD_REQUEST;
+            Err(Problem::new(status, "body_cut_off", "Incomplete request", detail))
+        }
     }
 }

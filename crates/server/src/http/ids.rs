@@ -5,16 +5,20 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use engine::issuing::{IdList, IssueRequest};
+use hyper::body::{Bytes, Incoming};
 use serde::{Deserialize, Serialize};
 use storage::Scope;
 use utoipa::ToSchema;
 
 use super::App;
-use super::extract::Body;
+use super::extract::{Body, read_body};
 use super::problem::Problem;
 use super::request::{JsonBody, as_caller, once, read_json};
+
+/// The path of issuing.
+pub(super) const PATH: &str = "/api/v1/ids";
 
 /// An order for IDs.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -70,9 +74,21 @@ pub(crate) async fn issue(
     headers: HeaderMap,
     Body(body): Body,
 ) -> Response {
-    as_caller(&app, &headers, Scope::Issue, async |caller| {
-        once(&app, &headers, caller, "issue", &body, async || {
-            let order: IssueBody<'_> = read_json(&body)?;
+    issue_from(&app, &headers, &body).await
+}
+
+/// The same for a request that did not come through the router.
+pub(super) async fn issue_directly(app: &App, headers: &HeaderMap, body: Incoming) -> Response {
+    match read_body(body, app.body_limit).await {
+        Ok(body) => issue_from(app, headers, &body).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn issue_from(app: &App, headers: &HeaderMap, body: &Bytes) -> Response {
+    as_caller(app, headers, Scope::Issue, async |caller| {
+        once(app, headers, caller, "issue", body, async || {
+            let order: IssueBody<'_> = read_json(body)?;
             let tenant = caller.tenant(order.tenant.as_deref())?;
             let ids = app
                 .engine

@@ -23,11 +23,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::{Method, StatusCode, Uri};
+use axum::body::Body;
+use axum::http::{Method, Request, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use engine::Engine;
 use engine::surroundings::Clock;
+use hyper::body::Incoming;
 use serde_json::Value;
+use tower::ServiceExt as _;
 
 pub(crate) use auth::Access;
 pub(crate) use keys::KeyBody;
@@ -102,8 +105,33 @@ impl App {
     }
 }
 
+/// Everything that answers requests.
+#[derive(Clone)]
+pub(crate) struct Api {
+    app: Arc<App>,
+    router: Router,
+}
+
+impl Api {
+    pub(crate) fn new(app: Arc<App>) -> Self {
+        Self { router: router(Arc::clone(&app)), app }
+    }
+
+    /// Answers a request. Issuing is by far the most frequent call, so it does not take the way
+    /// through the router, which costs as much as the call itself.
+    pub(crate) async fn answer(self, request: Request<Incoming>) -> Response {
+        if request.uri().path() == ids::PATH && request.method() == Method::POST {
+            let (head, body) = request.into_parts();
+            let work = ids::issue_directly(&self.app, &head.headers, body);
+            return observe::observed(&self.app, head.method, ids::PATH, &head.headers, work).await;
+        }
+        let Ok(response) = self.router.oneshot(request.map(Body::new)).await;
+        response
+    }
+}
+
 /// All routes.
-pub(crate) fn router(app: Arc<App>) -> Router {
+fn router(app: Arc<App>) -> Router {
     let (native, _) = openapi::router().split_for_parts();
     native
         .route("/openapi.json", axum::routing::get(openapi::serve))
@@ -111,7 +139,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .method_not_allowed_fallback(wrong_method)
         .merge(openg2p::router())
         .fallback(no_such_route)
-        .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), observe::observe))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), observe::layer))
         .with_state(app)
 }
 
@@ -122,6 +150,9 @@ async fn wrong_method(method: Method, uri: Uri) -> Response {
 }
 
 async fn no_such_route(uri: Uri) -> Response {
+    if uri.path().starts_with(openg2p::PREFIX) {
+        return openg2p::no_such_route(&uri);
+    }
     let detail = format!("There is nothing at {}; see /docs.", uri.path());
     Problem::new(StatusCode::NOT_FOUND, "not_found", "Not found", detail).into_response()
 }

@@ -1,11 +1,12 @@
 //! What happens around every request: an ID, a time limit, a count, a line in the log.
 
+use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use tracing::{info, warn};
@@ -29,8 +30,8 @@ impl RequestIds {
     }
 
     /// The client's ID if it is usable, or a new one.
-    fn id_of(&self, request: &Request) -> HeaderValue {
-        let sent = request.headers().get(&REQUEST_ID).filter(|value| {
+    fn id_of(&self, headers: &HeaderMap) -> HeaderValue {
+        let sent = headers.get(&REQUEST_ID).filter(|value| {
             let bytes = value.as_bytes();
             !bytes.is_empty()
                 && bytes.len() <= REQUEST_ID_CHARS_MAX
@@ -38,21 +39,26 @@ impl RequestIds {
         });
         sent.cloned().unwrap_or_else(|| {
             let number = self.next.fetch_add(1, Ordering::Relaxed);
-            HeaderValue::try_from(format!("{}-{number:x}", self.prefix))
-                .expect("letters, digits and a hyphen")
+            let mut id = [0; 32];
+            let mut rest = &mut id[..];
+            write!(rest, "{}-{number:x}", self.prefix).expect("8 + 1 + 16 characters fit");
+            let free = rest.len();
+            HeaderValue::from_bytes(&id[..id.len() - free]).expect("letters, digits and a hyphen")
         })
     }
 }
 
-/// The layer.
-pub(crate) async fn observe(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+/// Runs a request that has been routed.
+pub(super) async fn observed(
+    app: &App,
+    method: Method,
+    route: &str,
+    headers: &HeaderMap,
+    work: impl Future<Output = Response>,
+) -> Response {
     let started = Instant::now();
-    let id = app.request_ids.id_of(&request);
-    let method = request.method().clone();
-    let route = request.extensions().get::<MatchedPath>().cloned();
-    let route = route.as_ref().map_or("none", MatchedPath::as_str);
-
-    let mut response = match tokio::time::timeout(app.request_timeout, next.run(request)).await {
+    let id = app.request_ids.id_of(headers);
+    let mut response = match tokio::time::timeout(app.request_timeout, work).await {
         Ok(response) => response,
         Err(_) => timed_out(app.request_timeout),
     };
@@ -68,6 +74,15 @@ pub(crate) async fn observe(State(app): State<Arc<App>>, request: Request, next:
     }
     response.headers_mut().insert(&REQUEST_ID, id);
     response
+}
+
+/// The same as a layer around a router.
+pub(super) async fn layer(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    let headers = request.headers().clone();
+    let route = request.extensions().get::<MatchedPath>().cloned();
+    let route = route.as_ref().map_or("none", MatchedPath::as_str);
+    observed(&app, method, route, &headers, next.run(request)).await
 }
 
 fn timed_out(limit: Duration) -> Response {

@@ -17,6 +17,9 @@ use storage::Scope;
 use super::App;
 use super::request::{JsonBody, as_caller};
 
+/// Where the routes begin.
+pub(super) const PREFIX: &str = "/v1/idgenerator";
+
 const TYPE_PATTERN: &str = "^[a-z][a-z0-9_]{1,63}$";
 const ID_PATTERN: &str = "^\\d{1,32}$";
 
@@ -114,12 +117,24 @@ async fn config(State(app): State<Arc<App>>) -> Response {
     success(&app, app.openg2p_config.clone())
 }
 
-async fn wrong_method(method: axum::http::Method, uri: axum::http::Uri) -> Response {
-    let _ = method;
+async fn wrong_method(uri: axum::http::Uri) -> Response {
     let allowed = if uri.path().ends_with("/id") { "POST" } else { "GET" };
     let body =
         JsonBody::new(StatusCode::METHOD_NOT_ALLOWED, &json!({"detail": "Method Not Allowed"}));
     ([(header::ALLOW, HeaderValue::from_static(allowed))], body).into_response()
+}
+
+/// The original redirects a trailing slash and knows nothing else.
+pub(super) fn no_such_route(uri: &axum::http::Uri) -> Response {
+    match uri.path().strip_suffix('/').map(HeaderValue::try_from) {
+        Some(Ok(location)) if uri.path() != "/v1/idgenerator/" => {
+            (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, location)]).into_response()
+        }
+        _ => {
+            let body = json!({"detail": "Not Found"});
+            JsonBody::new(StatusCode::NOT_FOUND, &body).into_response()
+        }
+    }
 }
 
 fn success(app: &App, response: Value) -> Response {

@@ -186,6 +186,9 @@ impl From<AdminError> for Problem {
                 "The settings are fixed",
                 detail,
             ),
+            AdminError::KeyDiffers(_) => {
+                Self::new(StatusCode::CONFLICT, "exists", "It exists already", detail)
+            }
             AdminError::InUse => Self::new(StatusCode::CONFLICT, "in_use", "Still in use", detail),
             AdminError::MasterKey(_) => Self::unavailable(detail),
             AdminError::Store(error) => error.into(),

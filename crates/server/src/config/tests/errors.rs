@@ -215,7 +215,8 @@ fn a_wrong_master_key_is_not_repeated() {
 #[test]
 fn a_missing_file_is_named() {
     let path = std::path::Path::new("/nowhere/my.yaml");
-    let error = super::Config::load(Some(path), std::iter::empty()).unwrap_err().to_string();
+    let loaded = super::Config::load_with_sources(Some(path), std::iter::empty());
+    let error = loaded.err().expect("it must not load").to_string();
     assert!(error.starts_with("cannot read /nowhere/my.yaml: "), "{error}");
 }
 
