@@ -13,8 +13,9 @@ use crate::surroundings::Clock;
 /// Longest key that is accepted.
 pub const KEY_CHARS_MAX: usize = 255;
 
-/// A claim that nobody came back to after this long belongs to a process that is gone.
-const STALE_AFTER: SignedDuration = SignedDuration::from_secs(60);
+/// A claim that is older than any request can be belongs to a process that is gone. This is the
+/// time beyond the longest request.
+const STALE_MARGIN: SignedDuration = SignedDuration::from_secs(10);
 
 /// Expired answers that one sweep removes.
 const PURGE_AT_ONCE: u32 = 10_000;
@@ -44,13 +45,20 @@ pub struct Answers {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     keep_for: SignedDuration,
+    stale_after: SignedDuration,
 }
 
 impl Answers {
     /// Keeps answers for a time.
-    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, keep_for: Duration) -> Self {
-        let keep_for = SignedDuration::try_from(keep_for).unwrap_or(SignedDuration::MAX);
-        Self { store, clock, keep_for }
+    pub fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        keep_for: Duration,
+        request_time_max: Duration,
+    ) -> Self {
+        let signed = |time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
+        let stale_after = signed(request_time_max).saturating_add(STALE_MARGIN);
+        Self { store, clock, keep_for: signed(keep_for), stale_after }
     }
 
     /// Looks a request up, and claims it if it is new.
@@ -63,7 +71,7 @@ impl Answers {
         let key = AnswerKey { scope, key };
         let hash: [u8; 32] = Sha256::digest(body).into();
         let now = self.clock.now();
-        let stale_before = now.checked_sub(STALE_AFTER).unwrap_or(Timestamp::MIN);
+        let stale_before = now.checked_sub(self.stale_after).unwrap_or(Timestamp::MIN);
         Ok(match self.store.claim_answer(&key, &hash, now, stale_before).await? {
             AnswerClaim::New => Known::New(Claim { key }),
             AnswerClaim::Answered(answer) => Known::Answered(answer),
@@ -75,18 +83,25 @@ impl Answers {
     /// Keeps the answer to a request. It must not be sent before this succeeded.
     pub async fn keep(&self, claim: Claim, answer: &Answer) -> Result<(), StoreError> {
         let expires = self.clock.now().checked_add(self.keep_for).unwrap_or(Timestamp::MAX);
-        self.store.keep_answer(&claim.key, answer, expires).await
+        let kept = self.store.keep_answer(&claim.key, answer, expires).await;
+        if kept.is_err() {
+            self.release(claim).await;
+        }
+        kept
     }
 
     /// Forgets a request that failed, so that it can be tried again.
     pub async fn release(&self, claim: Claim) {
         if let Err(problem) = self.store.release_answer(&claim.key).await {
-            warn!("cannot release an idempotency key, it is free again in a minute: {problem}");
+            warn!(
+                "cannot release an idempotency key, it is free again once it is stale: {problem}"
+            );
         }
     }
 
-    /// Removes expired answers.
-    pub async fn purge(&self) -> Result<u64, StoreError> {
-        self.store.purge_answers(self.clock.now(), PURGE_AT_ONCE).await
+    /// Removes every expired answer, a few at a time.
+    pub async fn purge(&self) -> Result<(), StoreError> {
+        while self.store.purge_answers(self.clock.now(), PURGE_AT_ONCE).await? > 0 {}
+        Ok(())
     }
 }

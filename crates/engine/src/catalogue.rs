@@ -7,22 +7,15 @@ use arc_swap::ArcSwap;
 use idgen::format::Format;
 use idgen::key::TypeKey;
 use idgen::spec::{IdType, Kind};
-use storage::{Change, Removal, Store, StoreError, StoredType, Tenant, TypeState};
+use storage::{Change, Removal, Store, StoredType, Tenant, TypeState};
 
 use crate::error::{AdminError, IssueError};
-use crate::issuing::{Pool, SnowflakeNode};
+use crate::issuing::{LogWriter, SnowflakeParts};
 use crate::live_type::LiveType;
 use crate::sealing::MasterKey;
 use crate::surroundings::{Clock, Entropy};
 
 type Types = HashMap<String, HashMap<String, Arc<LiveType>>>;
-
-/// What a change left behind.
-#[derive(Default)]
-pub(crate) struct Replaced {
-    /// A pool that nothing may leave any more; its rest has to be given back.
-    pub(crate) pool: Option<Arc<Pool>>,
-}
 
 /// What became of a type that was put.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,7 +32,8 @@ pub struct Catalogue {
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     master_key: MasterKey,
-    node: Arc<SnowflakeNode>,
+    snowflakes: SnowflakeParts,
+    log: Arc<LogWriter>,
     pool_size: usize,
     types: ArcSwap<Types>,
     /// Changes are made one at a time, so that what is in memory follows what is stored.
@@ -54,7 +48,8 @@ impl Catalogue {
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
         master_key: MasterKey,
-        node: Arc<SnowflakeNode>,
+        snowflakes: SnowflakeParts,
+        log: Arc<LogWriter>,
         pool_size: usize,
     ) -> Result<Self, AdminError> {
         let catalogue = Self {
@@ -62,7 +57,8 @@ impl Catalogue {
             clock,
             entropy,
             master_key,
-            node,
+            log,
+            snowflakes,
             pool_size,
             types: ArcSwap::default(),
             changing: tokio::sync::Mutex::default(),
@@ -97,15 +93,17 @@ impl Catalogue {
     }
 
     /// Makes a type, or changes it where that repeats and hides no ID.
-    pub(crate) async fn put_type(&self, id_type: &IdType) -> Result<(Put, Replaced), AdminError> {
+    pub(crate) async fn put_type(&self, id_type: &IdType) -> Result<Put, AdminError> {
         let _one_at_a_time = self.changing.lock().await;
         match self.find(id_type.tenant(), id_type.name()) {
-            Err(_) => {
-                self.create(id_type).await?;
-                Ok((Put::Created, Replaced::default()))
-            }
-            Ok(live) => Ok((Put::Kept, self.change(&live, id_type).await?)),
+            Err(_) => self.create(id_type).await.map(|()| Put::Created),
+            Ok(live) => self.change(&live, id_type).await.map(|()| Put::Kept),
         }
+    }
+
+    /// Waits until no change is under way.
+    pub(crate) async fn settled(&self) {
+        drop(self.changing.lock().await);
     }
 
     async fn create(&self, id_type: &IdType) -> Result<(), AdminError> {
@@ -121,10 +119,10 @@ impl Catalogue {
         Ok(())
     }
 
-    async fn change(&self, live: &LiveType, id_type: &IdType) -> Result<Replaced, AdminError> {
+    async fn change(&self, live: &LiveType, id_type: &IdType) -> Result<(), AdminError> {
         let old = live.stored();
         if old.id_type == *id_type && old.state == TypeState::Active {
-            return Ok(Replaced::default());
+            return Ok(());
         }
         let frozen = old.id_type.frozen_changes(id_type);
         let sealed_key = match (old.id_type.kind(), id_type.kind()) {
@@ -141,8 +139,10 @@ impl Catalogue {
         match self.store.change_type(old.id, id_type, &changed.sealed_key, only_if_unused).await? {
             Change::TypeIsUsed => Err(AdminError::Frozen(frozen)),
             Change::Done => {
+                // The old pool gives back before the new one draws, so that nothing is missed.
+                live.close(&self.log).await;
                 self.publish(self.live(changed)?);
-                Ok(Replaced { pool: live.pool() })
+                Ok(())
             }
         }
     }
@@ -163,10 +163,11 @@ impl Catalogue {
         &self,
         tenant: &str,
         name: &str,
-    ) -> Result<(Removal, Replaced), AdminError> {
+    ) -> Result<Removal, AdminError> {
         let _one_at_a_time = self.changing.lock().await;
         let live = self.find(tenant, name).map_err(|_| AdminError::NotFound("ID type"))?;
         let removal = self.store.remove_type(live.stored().id).await?;
+        live.close(&self.log).await;
         match removal {
             Removal::Retired => {
                 let state = TypeState::Retired;
@@ -181,7 +182,7 @@ impl Catalogue {
                 self.types.store(Arc::new(types));
             }
         }
-        Ok((removal, Replaced { pool: live.pool() }))
+        Ok(removal)
     }
 
     /// Every tenant, by name.
@@ -231,11 +232,7 @@ impl Catalogue {
             _ => TypeKey::new([0; TypeKey::BYTES]),
         };
         let format = Format::new(&stored.id_type, &key);
-        let live = LiveType::new(stored, format, self.pool_size, &self.node, &*self.clock)
-            .map_err(|error| {
-                AdminError::Store(StoreError::Unavailable(format!("{label}: {error}")))
-            })?;
-        Ok(Arc::new(live))
+        Ok(Arc::new(LiveType::new(stored, format, self.pool_size, &self.snowflakes)))
     }
 
     fn publish(&self, live: Arc<LiveType>) {

@@ -6,15 +6,15 @@ use std::time::Duration;
 use idgen::error::ParseError;
 use idgen::format::{Format, Parsed};
 use idgen::spec::IdType;
-use storage::{Gap, IssueRecord, Removal, Store};
+use storage::{Gap, IssueRecord, Removal, Store, StoreError};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use crate::answers::Answers;
-use crate::catalogue::{Catalogue, Put, Replaced};
+use crate::catalogue::{Catalogue, Put};
 use crate::error::{AdminError, IssueError};
-use crate::issuing::{Issuer, IssuingSettings, LogWriter, SnowflakeNode};
-use crate::keys::Keys;
+use crate::issuing::{Issuer, IssuingSettings, LogWriter, SnowflakeParts};
+use crate::keys::{KeyOrder, Keys, LiveKey};
 use crate::live_type::LiveType;
 use crate::metrics::EngineMetrics;
 use crate::sealing::MasterKey;
@@ -44,6 +44,8 @@ pub struct EngineSettings {
     pub issuing: IssuingSettings,
     /// How long answers to requests with an idempotency key are kept.
     pub keep_answers: Duration,
+    /// Longest time that a request can take.
+    pub request_time_max: Duration,
     /// Requests per second of keys that have no limit of their own.
     pub default_rate: Option<u32>,
 }
@@ -98,14 +100,21 @@ impl Engine {
                 serials, "recorded {serials} serials that a crash left unaccounted for as gaps"
             );
         }
-        let node =
-            SnowflakeNode::lease(Arc::clone(&store), Arc::clone(&clock), instance.clone()).await?;
+        let log = LogWriter::new(Arc::clone(&store), Arc::clone(&clock), instance.clone());
+        let snowflakes = SnowflakeParts {
+            store: Arc::clone(&store),
+            clock: Arc::clone(&clock),
+            log: Arc::downgrade(&log),
+            node: store.lease_node(&instance).await?.node,
+            instance: instance.clone(),
+        };
         let catalogue = Catalogue::load(
             Arc::clone(&store),
             Arc::clone(&clock),
             Arc::clone(&entropy),
             master_key,
-            node,
+            snowflakes,
+            Arc::clone(&log),
             settings.issuing.pool_sizes.0,
         )
         .await?;
@@ -114,10 +123,13 @@ impl Engine {
             Keys::load(Arc::clone(&store), Arc::clone(&clock), entropy, settings.default_rate)
                 .await?;
         keys.set_tenant_rates(&catalogue.tenants());
-        let answers =
-            Arc::new(Answers::new(Arc::clone(&store), Arc::clone(&clock), settings.keep_answers));
+        let answers = Arc::new(Answers::new(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            settings.keep_answers,
+            settings.request_time_max,
+        ));
         let metrics = Arc::new(EngineMetrics::default());
-        let log = LogWriter::new(Arc::clone(&store), Arc::clone(&clock), instance.clone());
         let issuer = Arc::new(Issuer::new(
             Arc::clone(&store),
             clock,
@@ -140,44 +152,60 @@ impl Engine {
     }
 
     /// Makes a type or changes it.
-    pub async fn put_type(&self, id_type: &IdType) -> Result<Put, AdminError> {
-        // A snowflake type is known to be used once its log is written.
-        self.flush_log().await?;
-        let (put, replaced) = self.catalogue.put_type(id_type).await?;
-        self.clean_up_after(replaced);
-        Ok(put)
+    pub async fn put_type(self: &Arc<Self>, id_type: IdType) -> Result<Put, AdminError> {
+        let engine = Arc::clone(self);
+        to_the_end(async move { engine.catalogue.put_type(&id_type).await }).await
     }
 
     /// Deletes or retires a type.
-    pub async fn remove_type(&self, tenant: &str, name: &str) -> Result<Removal, AdminError> {
-        self.flush_log().await?;
-        let (removal, replaced) = self.catalogue.remove_type(tenant, name).await?;
-        self.clean_up_after(replaced);
-        Ok(removal)
+    pub async fn remove_type(
+        self: &Arc<Self>,
+        tenant: String,
+        name: String,
+    ) -> Result<Removal, AdminError> {
+        let engine = Arc::clone(self);
+        to_the_end(async move { engine.catalogue.remove_type(&tenant, &name).await }).await
     }
 
     /// Makes a tenant or changes its limit.
-    pub async fn put_tenant(&self, name: &str, rate: Option<u32>) -> Result<Put, AdminError> {
-        let put = self.catalogue.put_tenant(name, rate).await?;
-        self.keys.set_tenant_rates(&self.catalogue.tenants());
-        Ok(put)
+    pub async fn put_tenant(
+        self: &Arc<Self>,
+        name: String,
+        rate: Option<u32>,
+    ) -> Result<Put, AdminError> {
+        let engine = Arc::clone(self);
+        to_the_end(async move {
+            let put = engine.catalogue.put_tenant(&name, rate).await?;
+            engine.keys.set_tenant_rates(&engine.catalogue.tenants());
+            Ok(put)
+        })
+        .await
     }
 
     /// Deletes a tenant without types.
-    pub async fn remove_tenant(&self, name: &str) -> Result<(), AdminError> {
-        self.catalogue.remove_tenant(name).await?;
-        self.keys.set_tenant_rates(&self.catalogue.tenants());
-        Ok(())
+    pub async fn remove_tenant(self: &Arc<Self>, name: String) -> Result<(), AdminError> {
+        let engine = Arc::clone(self);
+        to_the_end(async move {
+            engine.catalogue.remove_tenant(&name).await?;
+            engine.keys.set_tenant_rates(&engine.catalogue.tenants());
+            Ok(())
+        })
+        .await
     }
 
-    async fn flush_log(&self) -> Result<(), AdminError> {
-        Ok(self.issuer.flush_log().await?)
+    /// Makes an API key. The token is shown once and is never stored.
+    pub async fn create_key(
+        self: &Arc<Self>,
+        order: KeyOrder,
+    ) -> Result<(Arc<LiveKey>, String), AdminError> {
+        let engine = Arc::clone(self);
+        to_the_end(async move { engine.keys.create(order).await }).await
     }
 
-    fn clean_up_after(&self, replaced: Replaced) {
-        if let Some(pool) = replaced.pool {
-            self.issuer.retire(pool);
-        }
+    /// Revokes an API key by its public part. False if it was revoked before.
+    pub async fn revoke_key(self: &Arc<Self>, short: String) -> Result<bool, AdminError> {
+        let engine = Arc::clone(self);
+        to_the_end(async move { engine.keys.revoke(&short).await }).await
     }
 
     /// Checks the structure of an ID.
@@ -243,6 +271,17 @@ impl Engine {
         }
         info!("the engine has stopped");
     }
+}
+
+/// Runs a change in a task of its own. A client that goes away in the middle must not leave what is
+/// in memory and what is stored different.
+async fn to_the_end<T: Send + 'static>(
+    change: impl Future<Output = Result<T, AdminError>> + Send + 'static,
+) -> Result<T, AdminError> {
+    tokio::spawn(change).await.unwrap_or_else(|_| {
+        let reason = "the change was interrupted".to_owned();
+        Err(AdminError::Store(StoreError::Unavailable(reason)))
+    })
 }
 
 impl Drop for Engine {

@@ -35,6 +35,9 @@ pub enum IssueError {
         /// The limit.
         max: u64,
     },
+    /// The type is being changed; it can be looked up again in a moment.
+    #[error("the ID type is being changed")]
+    Closed,
     /// The pool could not be refilled in time.
     #[error("the pool is empty and is being refilled")]
     PoolEmpty,

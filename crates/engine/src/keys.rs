@@ -80,6 +80,8 @@ pub struct Keys {
     entropy: Arc<dyn Entropy>,
     default_rate: Option<u32>,
     by_short: ArcSwap<HashMap<String, Arc<LiveKey>>>,
+    /// Changes are made one at a time, so that a late reader never brings a revoked key back.
+    changing: tokio::sync::Mutex<()>,
     /// Limits that all keys of a tenant share.
     tenant_rates: ArcSwap<HashMap<String, Arc<RateLimit>>>,
 }
@@ -93,7 +95,8 @@ impl Keys {
         default_rate: Option<u32>,
     ) -> Result<Self, StoreError> {
         let (by_short, tenant_rates) = (ArcSwap::default(), ArcSwap::default());
-        let keys = Self { store, clock, entropy, default_rate, by_short, tenant_rates };
+        let changing = tokio::sync::Mutex::default();
+        let keys = Self { store, clock, entropy, default_rate, by_short, changing, tenant_rates };
         keys.reload().await?;
         Ok(keys)
     }
@@ -117,6 +120,11 @@ impl Keys {
     pub fn any_usable(&self) -> bool {
         let now = self.clock.now();
         self.by_short.load().values().any(|key| usable(&key.stored, now).is_ok())
+    }
+
+    /// Whether there is any key, working or not.
+    pub fn any(&self) -> bool {
+        !self.by_short.load().is_empty()
     }
 
     /// Every key, oldest first.
@@ -183,6 +191,7 @@ impl Keys {
             created_at: self.clock.now(),
             expires_at: order.expires_at,
         };
+        let _one_at_a_time = self.changing.lock().await;
         self.store.create_key(&key).await?;
         self.reload().await?;
         let live =
@@ -193,6 +202,9 @@ impl Keys {
     /// Makes sure that a key exists whose token is known already, such as one from a configuration
     /// file. A key that was revoked stays so.
     pub async fn ensure(&self, token: &str, order: KeyOrder) -> Result<(), AdminError> {
+        if let Some(tenant) = &order.tenant {
+            idgen::spec::valid_name("tenant", tenant)?;
+        }
         check_order(&order)?;
         let (short, secret) = split_token(token).ok_or(AdminError::NotFound("API key"))?;
         let key = NewApiKey {
@@ -205,6 +217,7 @@ impl Keys {
             created_at: self.clock.now(),
             expires_at: order.expires_at,
         };
+        let _one_at_a_time = self.changing.lock().await;
         let known = self.by_short.load().get(short).cloned();
         if let Some(known) = known {
             let created_at = known.stored.key.created_at;
@@ -217,6 +230,7 @@ impl Keys {
 
     /// Revokes a key by its public part. False if it was revoked before.
     pub async fn revoke(&self, short: &str) -> Result<bool, AdminError> {
+        let _one_at_a_time = self.changing.lock().await;
         let revoked = self.store.revoke_key(short, self.clock.now()).await?;
         self.reload().await?;
         Ok(revoked)

@@ -9,7 +9,7 @@ use idgen::spec::{Kind, SERIAL_MAX};
 use storage::{StoredType, TypeState};
 
 use crate::error::IssueError;
-use crate::issuing::{IdList, Pool, Renderer, SnowflakeLine, SnowflakeNode};
+use crate::issuing::{IdList, LogWriter, Pool, Renderer, SnowflakeLine, SnowflakeParts};
 use crate::surroundings::{Clock, date_of, day_of};
 
 /// An ID type at work.
@@ -24,8 +24,8 @@ pub(crate) enum Line {
     Random(Arc<Pool>),
     Sequence(SequenceLine),
     Snowflake(Arc<SnowflakeLine>),
-    /// Retired, or its numbers are given to documents only.
-    Closed,
+    /// Issues nothing, and this is why.
+    Closed(IssueError),
 }
 
 /// A sequence type, whose pool may change with the date.
@@ -42,40 +42,57 @@ pub(crate) struct Today {
 }
 
 impl LiveType {
-    /// Puts a type to work.
+    /// Puts a type to work. One that cannot work answers every request with the reason.
     pub(crate) fn new(
         stored: StoredType,
         format: Format,
         pool_size: usize,
-        node: &Arc<SnowflakeNode>,
-        clock: &dyn Clock,
-    ) -> Result<Self, IssueError> {
+        parts: &SnowflakeParts,
+    ) -> Self {
         let format = Arc::new(format);
         let gapless = matches!(stored.id_type.kind(), Kind::Sequence(spec) if spec.gapless);
-        let line = if stored.state == TypeState::Retired || gapless {
-            Line::Closed
+        let line = if stored.state == TypeState::Retired {
+            Line::Closed(IssueError::Retired)
+        } else if gapless {
+            Line::Closed(IssueError::Gapless)
         } else {
             match &*format {
                 Format::Random(random) => {
                     let renderer = Renderer::Random(Arc::clone(&format));
                     let bounds = (0, random.serials());
-                    let period = String::new();
                     let label = label(&stored);
-                    let pool = Pool::new(stored.id, label, period, renderer, bounds, pool_size);
+                    let pool =
+                        Pool::new(stored.id, label, String::new(), renderer, bounds, pool_size);
                     Line::Random(Arc::new(pool))
                 }
                 Format::Sequence(sequence) => {
-                    let today = Today::new(&stored, sequence, pool_size, clock, None)?;
-                    let today = ArcSwap::from_pointee(today);
-                    Line::Sequence(SequenceLine { format: sequence.clone(), today })
+                    match Today::new(&stored, sequence, pool_size, &*parts.clock, None) {
+                        Ok(today) => Line::Sequence(SequenceLine {
+                            format: sequence.clone(),
+                            today: ArcSwap::from_pointee(today),
+                        }),
+                        Err(error) => Line::Closed(error),
+                    }
                 }
                 Format::Snowflake(snowflake) => {
-                    let line = SnowflakeLine::new(stored.id, *snowflake, Arc::clone(node))?;
+                    let line = SnowflakeLine::new(stored.id, *snowflake, parts.clone());
                     Line::Snowflake(Arc::new(line))
                 }
             }
         };
-        Ok(Self { stored, format, line })
+        Self { stored, format, line }
+    }
+
+    /// Gives up everything that the type has drawn and not handed out.
+    pub(crate) async fn close(&self, log: &LogWriter) {
+        match &self.line {
+            Line::Snowflake(line) => log.close_line(line).await,
+            _ => {
+                if let Some(pool) = self.pool() {
+                    log.give_back(&pool).await;
+                }
+            }
+        }
     }
 
     /// As it is stored.
@@ -98,7 +115,7 @@ impl LiveType {
         match &self.line {
             Line::Random(pool) => Some(Arc::clone(pool)),
             Line::Sequence(line) => Some(Arc::clone(&line.today.load().pool)),
-            Line::Snowflake(_) | Line::Closed => None,
+            Line::Snowflake(_) | Line::Closed(_) => None,
         }
     }
 }

@@ -92,6 +92,20 @@ impl SnowflakeFormat {
         Ok(SnowflakeGenerator { format: self, last })
     }
 
+    /// The smallest ID of a time in milliseconds since 1970: no ID of that time or later is below
+    /// it, and none of an earlier time is not.
+    pub fn first_id_at(self, unix_ms: i64) -> Result<u64, SnowflakeError> {
+        let ms = self.since_epoch(unix_ms)?;
+        Ok(Layout::from_components(ms, 0, 0).to_raw())
+    }
+
+    /// The last millisecond since 1970 whose IDs are all below a number, if there is one.
+    pub fn last_ms_before(self, id: u64) -> Option<i64> {
+        let part_of_a_millisecond = Layout::from_components(1, 0, 0).to_raw();
+        let ms = i64::try_from(id.div_ceil(part_of_a_millisecond)).ok()?;
+        (ms > 0).then(|| self.epoch_ms + ms - 1)
+    }
+
     /// Takes an ID apart.
     pub fn parse(self, text: &str) -> Result<SnowflakeParts, ParseError> {
         let mut raw = 0u64;
@@ -226,6 +240,18 @@ mod tests {
         assert!(matches!(generator.next(last), Ok(Next::Ready(_))));
         assert_eq!(generator.next(last + 1), Err(SnowflakeError::LifetimeOver));
         assert_eq!(generator.next(epoch - 1), Err(SnowflakeError::BeforeEpoch));
+    }
+
+    #[test]
+    fn a_time_is_a_range_of_ids() {
+        let first = format().first_id_at(NOW).unwrap();
+        let mut generator = format().generator(1023, format().last_ms_before(first)).unwrap();
+        assert!(matches!(generator.next(NOW - 1).unwrap(), Next::Wait(_)));
+        let Next::Ready(id) = generator.next(NOW).unwrap() else { panic!("room for one") };
+        assert!((first..format().first_id_at(NOW + 1).unwrap()).contains(&id));
+        assert_eq!(format().last_ms_before(first), Some(NOW - 1));
+        assert_eq!(format().last_ms_before(first + 1), Some(NOW));
+        assert_eq!(format().last_ms_before(0), None);
     }
 
     #[test]

@@ -63,10 +63,10 @@ pub(crate) async fn start(config: &Config) -> anyhow::Result<(Arc<Engine>, Arc<A
     };
     let engine = Arc::new(Engine::start(parts, engine_settings(config)).await?);
     for tenant in &config.tenants {
-        engine.put_tenant(&tenant.name, tenant.requests_per_second).await?;
+        engine.put_tenant(tenant.name.clone(), tenant.requests_per_second).await?;
     }
     for id_type in &config.id_types {
-        engine.put_type(id_type).await.with_context(|| {
+        engine.put_type(id_type.clone()).await.with_context(|| {
             format!("the configured ID type {}/{}", id_type.tenant(), id_type.name())
         })?;
     }
@@ -80,13 +80,16 @@ pub(crate) async fn start(config: &Config) -> anyhow::Result<(Arc<Engine>, Arc<A
         };
         engine.keys.ensure(key.token.expose(), order).await?;
     }
+    // Before anything is drawn: a start that is refused must leave nothing behind.
+    let access = access(config, &engine)?;
     engine.issuer.warm_up();
     let app = App::new(AppParts {
         engine: Arc::clone(&engine),
         clock,
         instance,
-        access: access(config, &engine)?,
+        access,
         body_limit: config.server.body_limit_bytes as usize,
+        body_timeout: seconds(config.server.header_timeout_seconds),
         request_timeout: seconds(config.server.request_timeout_seconds),
         log_requests: config.log.requests,
         build: build(),
@@ -98,17 +101,20 @@ pub(crate) async fn start(config: &Config) -> anyhow::Result<(Arc<Engine>, Arc<A
 fn engine_settings(config: &Config) -> EngineSettings {
     let issuing = &config.issuing;
     let threshold = config.openg2p.as_ref().map_or(0, |block| block.pool_min_threshold);
-    let size_min = (issuing.pool_size_min as usize).max(usize::try_from(threshold).unwrap_or(0));
+    let size_max = issuing.pool_size_max as usize;
+    let threshold = usize::try_from(threshold).unwrap_or(usize::MAX).min(size_max);
+    let size_min = (issuing.pool_size_min as usize).max(threshold);
     EngineSettings {
         issuing: IssuingSettings {
             count_max: issuing.count_max.into(),
-            pool_sizes: (size_min, (issuing.pool_size_max as usize).max(size_min)),
+            pool_sizes: (size_min, size_max),
             watermark: issuing.watermark,
             refills_at_once: issuing.refills_at_once as usize,
             wait_max: Duration::from_millis(issuing.wait_milliseconds_max.into()),
             log_flush: Duration::from_millis(issuing.log_flush_milliseconds.into()),
         },
         keep_answers: Duration::from_secs(3600 * u64::from(issuing.idempotency_hours)),
+        request_time_max: seconds(config.server.request_timeout_seconds),
         default_rate: config.security.requests_per_second,
     }
 }

@@ -136,7 +136,10 @@ impl AnswerStore for SqliteStore {
                     .prepare_cached(
                         "DELETE FROM answers WHERE rowid IN (
                              SELECT rowid FROM answers WHERE expires_at <= ?1
-                             ORDER BY expires_at LIMIT ?2)",
+                             UNION ALL
+                             SELECT rowid FROM answers
+                             WHERE expires_at IS NULL AND claimed_at <= ?1 - 86400000
+                             LIMIT ?2)",
                     )?
                     .execute(params![Millis(now), limit])?;
                 Ok(purged as u64)

@@ -129,6 +129,14 @@ pub async fn purging_forgets_what_has_expired_up_to_the_limit(fixture: &dyn Fixt
     assert_eq!(claim(&*store, "in flight", &BODY, 50).await, AnswerClaim::InFlight);
 }
 
+pub async fn purging_forgets_claims_of_yesterday(fixture: &dyn Fixture) {
+    let store = fixture.open().await;
+    claim(&*store, "a", &BODY, 0).await;
+    assert_eq!(store.purge_answers(at(86_399), 10).await.unwrap(), 0);
+    assert_eq!(store.purge_answers(at(86_400), 10).await.unwrap(), 1);
+    assert_eq!(store.purge_answers(at(86_400), 10).await.unwrap(), 0);
+}
+
 pub async fn two_claims_at_once_give_one_new(fixture: &dyn Fixture) {
     let store = fixture.open().await;
     for round in 0..20 {

@@ -92,6 +92,7 @@ macro_rules! conformance {
                 an_answer_is_never_released_or_replaced
                 keys_of_different_scopes_do_not_meet
                 purging_forgets_what_has_expired_up_to_the_limit
+                purging_forgets_claims_of_yesterday
                 two_claims_at_once_give_one_new
             }
             catalogue {

@@ -60,6 +60,7 @@ pub trait AnswerStore {
     /// Forgets a claim, because the request failed and may be tried again.
     async fn release_answer(&self, key: &AnswerKey) -> Result<()>;
 
-    /// Forgets answers that have expired, at most so many, and returns how many they were.
+    /// Forgets answers that have expired and claims that are a day old, at most so many, and
+    /// returns how many they were.
     async fn purge_answers(&self, now: Timestamp, limit: u32) -> Result<u64>;
 }

@@ -1,6 +1,6 @@
 //! The front of the engine: finds the type, takes from its pool, starts what has to follow.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use idgen::format::Format;
@@ -18,7 +18,7 @@ use crate::metrics::EngineMetrics;
 use crate::surroundings::Clock;
 
 /// Spaces with no more serials left than this are counted, not estimated.
-const COUNT_LEFT_MAX: u64 = 200_000;
+const COUNT_LEFT_MAX: u64 = 20_000;
 
 /// Settings of issuing.
 #[derive(Debug, Clone, Copy)]
@@ -88,6 +88,8 @@ pub struct Issuer {
     log: Arc<LogWriter>,
     metrics: Arc<EngineMetrics>,
     settings: IssuingSettings,
+    /// Pools on their way out, to be waited for.
+    retiring: Mutex<Vec<tokio::task::JoinHandle<()>>>,
 }
 
 impl Issuer {
@@ -109,7 +111,8 @@ impl Issuer {
             Arc::clone(&metrics),
             RefillSettings { sizes: settings.pool_sizes, at_once: settings.refills_at_once },
         );
-        Self { clock, store, catalogue, refiller, log, metrics, settings }
+        let retiring = Mutex::default();
+        Self { clock, store, catalogue, refiller, log, metrics, settings, retiring }
     }
 
     /// Issues IDs: all that were asked for, or none.
@@ -120,32 +123,40 @@ impl Issuer {
             Ok(size) if (1..=max).contains(&count) => size,
             _ => return Err(IssueError::Count { count, max }),
         };
+        let ids = match self.issue_from(tenant, type_name, size, key_id).await {
+            // The type was changed meanwhile. Its new pool is there when the change is done.
+            Err(IssueError::Closed) => {
+                self.catalogue.settled().await;
+                self.issue_from(tenant, type_name, size, key_id).await?
+            }
+            result => result?,
+        };
+        self.metrics.ids_issued.inc_by(count);
+        Ok(ids)
+    }
+
+    async fn issue_from(
+        &self,
+        tenant: &str,
+        type_name: &str,
+        count: usize,
+        key_id: i64,
+    ) -> Result<IdList, IssueError> {
         let live = self.catalogue.find(tenant, type_name)?;
-        let ids = match &live.line {
-            Line::Random(pool) => self.take(pool, size, key_id).await?.ids,
+        match &live.line {
+            Line::Random(pool) => Ok(self.take(pool, count, key_id).await?.ids),
             Line::Sequence(line) => {
                 let (today, over) =
                     line.today(live.stored(), self.refiller.size_min(), &*self.clock)?;
                 if let Some(pool) = over {
                     self.retire(pool);
                 }
-                let taken = self.take(&today.pool, size, key_id).await?;
-                today.write(&taken.serials)
+                let taken = self.take(&today.pool, count, key_id).await?;
+                Ok(today.write(&taken.serials))
             }
-            Line::Snowflake(line) => {
-                let (ids, enqueue) = line.take(size, key_id).await?;
-                if enqueue {
-                    self.log.enqueue(Arc::clone(line) as _);
-                }
-                ids
-            }
-            Line::Closed if live.stored().state == storage::TypeState::Retired => {
-                return Err(IssueError::Retired);
-            }
-            Line::Closed => return Err(IssueError::Gapless),
-        };
-        self.metrics.ids_issued.inc_by(count);
-        Ok(ids)
+            Line::Snowflake(line) => line.take(count, key_id).await,
+            Line::Closed(reason) => Err(reason.clone()),
+        }
     }
 
     async fn take(&self, pool: &Arc<Pool>, count: usize, key_id: i64) -> Result<Taken, IssueError> {
@@ -180,10 +191,13 @@ impl Issuer {
         }
     }
 
-    /// Gives up a pool in the background: its type changed, or its period is over.
-    pub(crate) fn retire(&self, pool: Arc<Pool>) {
+    /// Gives up the pool of a period that is over, in the background.
+    fn retire(&self, pool: Arc<Pool>) {
         let log = Arc::clone(&self.log);
-        tokio::spawn(async move { log.give_back(&pool).await });
+        let task = tokio::spawn(async move { log.give_back(&pool).await });
+        let mut retiring = self.retiring.lock().expect("nobody panics with the list");
+        retiring.retain(|task| !task.is_finished());
+        retiring.push(task);
     }
 
     /// Writes the issue log until told to stop. Runs as a task of its own.
@@ -216,14 +230,18 @@ impl Issuer {
     pub async fn shut_down(&self) {
         // A draw under way would stand between a pool's rest and the counter.
         self.refiller.stop().await;
-        let pools: Vec<_> = self.catalogue.all().iter().filter_map(|live| live.pool()).collect();
-        for pool in &pools {
-            self.log.give_back(pool).await;
+        let retiring = std::mem::take(&mut *self.retiring.lock().expect("nobody panics with it"));
+        for task in retiring {
+            let _ = task.await;
+        }
+        let types = self.catalogue.all();
+        for live in &types {
+            live.close(&self.log).await;
         }
         if let Err(problem) = self.log.flush().await {
             error!("cannot write the issue log: {problem}");
         }
-        info!("gave back the rest of {} pools", pools.len());
+        info!("gave back what {} ID types had drawn ahead", types.len());
     }
 
     /// The state of every pool, or of one tenant's.
@@ -264,7 +282,10 @@ impl Issuer {
             burn_per_second: view.burn_per_second,
             valid_left: left,
             exact,
-            used_ratio: (next - start) as f64 / (end - start) as f64,
+            used_ratio: match view.next_serial {
+                Some(_) => view.used_ratio,
+                None => (next - start) as f64 / (end - start) as f64,
+            },
             days_left,
             exhausted: left == 0,
         })

@@ -6,6 +6,7 @@ use storage::{GivenBack, IssueGroup, Store};
 use tracing::{debug, error};
 
 use super::pool::Pool;
+use super::snowflakes::SnowflakeLine;
 use crate::surroundings::Clock;
 
 /// Something that hands out IDs and keeps account of them until it is asked.
@@ -63,7 +64,7 @@ impl LogWriter {
     /// Closes a pool, writes the last of its log and gives its rest back to the counter. What
     /// cannot be given back now is found as lost at the next start.
     pub(crate) async fn give_back(&self, pool: &Pool) {
-        let (groups, rest) = pool.close();
+        let (groups, rest) = pool.close().await;
         let mut unwritten = self.unwritten.lock().await;
         unwritten.extend(groups);
         if let Err(problem) = self.store.record_issues(&unwritten).await {
@@ -88,6 +89,16 @@ impl LogWriter {
                     return;
                 }
             }
+        }
+    }
+
+    /// Closes a snowflake type and writes the last of its log.
+    pub(crate) async fn close_line(&self, line: &SnowflakeLine) {
+        let mut unwritten = self.unwritten.lock().await;
+        unwritten.extend(line.close());
+        match self.store.record_issues(&unwritten).await {
+            Ok(()) => unwritten.clear(),
+            Err(problem) => error!("cannot write the issue log: {problem}"),
         }
     }
 

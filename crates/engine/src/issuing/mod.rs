@@ -14,4 +14,4 @@ pub use stock::IdList;
 pub(crate) use log::LogWriter;
 pub(crate) use pool::{Pool, Renderer};
 
-pub(crate) use snowflakes::{SnowflakeLine, SnowflakeNode};
+pub(crate) use snowflakes::{SnowflakeLine, SnowflakeParts};

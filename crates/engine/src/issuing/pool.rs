@@ -5,11 +5,18 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use idgen::format::Format;
 use storage::{IssueGroup, Span, TypeId};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
+use tracing::warn;
 
 use super::burn::Burn;
 use super::stock::{Block, Stock, Taken, Taker};
 use crate::error::IssueError;
+
+/// Shares of a space at which somebody should be told.
+const WARN_AT: [f64; 2] = [0.90, 0.99];
+
+/// IDs that a refill adds at once.
+const PORTION_IDS: usize = 4096;
 
 /// How a draw becomes IDs.
 #[derive(Debug, Clone)]
@@ -31,6 +38,8 @@ pub(crate) struct Pool {
     /// First serial of the counter, and the end of its space.
     pub(crate) bounds: (u64, u64),
     state: Mutex<State>,
+    /// Woken when a refill ends.
+    refill_ended: Notify,
 }
 
 #[derive(Debug)]
@@ -57,6 +66,8 @@ struct State {
     accepted: u64,
     /// The counter's next serial as of the last draw.
     next_serial: Option<u64>,
+    /// How many of the marks in [`WARN_AT`] have been passed.
+    warnings: usize,
     burn: Burn,
 }
 
@@ -89,6 +100,7 @@ pub(crate) struct PoolView {
     pub(crate) target: usize,
     pub(crate) burn_per_second: f64,
     pub(crate) acceptance: f64,
+    pub(crate) used_ratio: f64,
     pub(crate) next_serial: Option<u64>,
 }
 
@@ -118,9 +130,11 @@ impl Pool {
             drawn,
             accepted,
             next_serial: None,
+            warnings: 0,
             burn: Burn::default(),
         };
-        Self { type_id, label, period, renderer, bounds, state: Mutex::new(state) }
+        let (state, refill_ended) = (Mutex::new(state), Notify::new());
+        Self { type_id, label, period, renderer, bounds, state, refill_ended }
     }
 
     /// Takes IDs, or a place in the queue. `watermark` is the share of the pool that may be used
@@ -133,7 +147,7 @@ impl Pool {
     ) -> Result<(Take, AfterTake), IssueError> {
         let mut state = self.lock();
         if state.closed {
-            return Err(IssueError::Unavailable("the ID type was just changed".to_owned()));
+            return Err(IssueError::Closed);
         }
         if state.waiters.is_empty() && state.stock.len() >= count {
             let taken = state.take(count, taker);
@@ -173,9 +187,11 @@ impl Pool {
         let missing = (state.target + waiting).saturating_sub(state.stock.len());
         if missing == 0 || state.closed {
             state.refilling = false;
+            self.refill_ended.notify_waiters();
             return None;
         }
-        Some(state.serials_for(missing))
+        // A large pool is filled in portions, so that requests get their turn in between.
+        Some(state.serials_for(missing.min(PORTION_IDS.max(waiting))))
     }
 
     /// Adds the IDs of a draw and serves who waits. Returns whether the log writer must be told.
@@ -189,17 +205,27 @@ impl Pool {
         !std::mem::replace(&mut state.in_log_queue, true)
     }
 
-    /// Ends a refill that found no serials. Requests for more than is left are told so.
-    pub(crate) fn drained(&self) {
+    /// Ends a refill that found no serials: serves whom it can and tells the others. Returns
+    /// whether the log writer must be told.
+    pub(crate) fn drained(&self) -> bool {
         let mut state = self.lock();
         state.refilling = false;
         state.drained = true;
         state.next_serial = Some(self.bounds.1);
-        state.serve_waiters();
-        let left = state.stock.len() as u64;
         for waiter in std::mem::take(&mut state.waiters) {
-            let _ = waiter.answer.send(Err(IssueError::Exhausted { left }));
+            if waiter.answer.is_closed() {
+                continue;
+            }
+            let left = state.stock.len();
+            let answer = if waiter.count <= left {
+                Ok(state.take(waiter.count, waiter.taker))
+            } else {
+                Err(IssueError::Exhausted { left: left as u64 })
+            };
+            let _ = waiter.answer.send(answer);
         }
+        self.refill_ended.notify_waiters();
+        !std::mem::replace(&mut state.in_log_queue, true)
     }
 
     /// Ends a refill that failed, and everybody's wait.
@@ -209,31 +235,48 @@ impl Pool {
         for waiter in std::mem::take(&mut state.waiters) {
             let _ = waiter.answer.send(Err(IssueError::Unavailable(reason.to_owned())));
         }
+        self.refill_ended.notify_waiters();
     }
 
     /// What was handed out since the last call.
     pub(crate) fn drain_log(&self) -> Vec<IssueGroup> {
         let mut state = self.lock();
         state.in_log_queue = false;
+        self.warn_when_nearly_used_up(&mut state);
         state.stock.drain_log()
     }
 
-    /// Gives the pool up: nothing leaves it any more. Returns the last of its log, and the serials
-    /// that were never handed out.
-    pub(crate) fn close(&self) -> (Vec<IssueGroup>, Vec<Span>) {
-        let mut state = self.lock();
-        state.closed = true;
-        for waiter in std::mem::take(&mut state.waiters) {
-            let reason = "the pool was closed".to_owned();
-            let _ = waiter.answer.send(Err(IssueError::Unavailable(reason)));
+    fn warn_when_nearly_used_up(&self, state: &mut State) {
+        let used = state.used_ratio(self.bounds);
+        while let Some(mark) = WARN_AT.get(state.warnings).filter(|mark| used >= **mark) {
+            let percent = mark * 100.0;
+            warn!(pool = self.label, "{} has used {percent} % of its space", self.label);
+            state.warnings += 1;
         }
+    }
+
+    /// Gives the pool up: nothing leaves it any more. Waits for the refill under way, whose draw
+    /// would stand between the rest and the counter. Returns the last of the log, and the serials
+    /// that were never handed out.
+    pub(crate) async fn close(&self) -> (Vec<IssueGroup>, Vec<Span>) {
+        {
+            let mut state = self.lock();
+            state.closed = true;
+            for waiter in std::mem::take(&mut state.waiters) {
+                let _ = waiter.answer.send(Err(IssueError::Closed));
+            }
+        }
+        loop {
+            let ended = self.refill_ended.notified();
+            if !self.lock().refilling {
+                break;
+            }
+            ended.await;
+        }
+        let mut state = self.lock();
         let groups = state.stock.drain_log();
         let rest = state.stock.drain_rest();
         (groups, rest)
-    }
-
-    pub(crate) fn is_closed(&self) -> bool {
-        self.lock().closed
     }
 
     pub(crate) fn view(&self, now_ms: i64) -> PoolView {
@@ -243,6 +286,7 @@ impl Pool {
             target: state.target,
             burn_per_second: state.burn.per_second(now_ms),
             acceptance: state.acceptance(),
+            used_ratio: state.used_ratio(self.bounds),
             next_serial: state.next_serial,
         }
     }
@@ -299,6 +343,14 @@ impl State {
             self.target = (self.target / 2).clamp(min, max);
         }
         self.last_refill_ms = now_ms;
+    }
+
+    /// The share of the space that is handed out or skipped.
+    #[expect(clippy::cast_precision_loss, reason = "a share does not need 64 bits")]
+    fn used_ratio(&self, (start, end): (u64, u64)) -> f64 {
+        let next = self.next_serial.unwrap_or(start);
+        let used = (next - start).saturating_sub(self.stock.serials_left());
+        used as f64 / (end - start) as f64
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a share does not need 64 bits")]

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use idgen::format::Format;
 use storage::{Draw, Store};
 use tokio::sync::Semaphore;
-use tracing::{debug, error, warn};
+use tracing::{debug, error};
 
 use super::log::LogWriter;
 use super::pool::{Pool, Renderer};
@@ -19,9 +19,6 @@ pub(crate) const DRAW_MAX: u64 = 1 << 20;
 
 /// Draws up to this size are rendered at once; larger ones on a thread that may be busy.
 const RENDER_INLINE_MAX: u64 = 2048;
-
-/// Shares of a space at which somebody should be told.
-const WARN_AT: [f64; 2] = [0.90, 0.99];
 
 /// Settings of refills.
 #[derive(Debug, Clone, Copy)]
@@ -83,7 +80,10 @@ impl Refiller {
             match self.draw(pool, count).await {
                 Ok(drawn) if drawn.is_empty() => {
                     debug!(pool = pool.label, "{} is exhausted", pool.label);
-                    return pool.drained();
+                    if pool.drained() {
+                        self.log.enqueue(Arc::clone(pool) as _);
+                    }
+                    return;
                 }
                 Ok(drawn) => self.add(pool, drawn).await,
                 Err(problem) => {
@@ -109,7 +109,6 @@ impl Refiller {
             .await?;
         self.metrics.draws.inc();
         self.metrics.serials_drawn.inc_by(drawn.end - drawn.start);
-        warn_when_nearly_used_up(pool, &drawn);
         Ok(drawn)
     }
 
@@ -129,10 +128,6 @@ impl Refiller {
         if pool.add(block, &drawn) {
             self.log.enqueue(Arc::clone(pool) as _);
         }
-        if pool.is_closed() {
-            // It was given up while this draw was under way; nobody else knows of these serials.
-            self.log.give_back(pool).await;
-        }
     }
 }
 
@@ -140,17 +135,5 @@ fn render(format: &Format, drawn: Range<u64>) -> Block {
     match format {
         Format::Random(format) => Block::rendered(drawn, format),
         _ => Block::plain(drawn),
-    }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "a share does not need 64 bits")]
-fn warn_when_nearly_used_up(pool: &Pool, drawn: &Range<u64>) {
-    let (start, end) = pool.bounds;
-    let share = |serial: u64| (serial - start) as f64 / (end - start) as f64;
-    for limit in WARN_AT {
-        if share(drawn.start) < limit && share(drawn.end) >= limit {
-            let percent = limit * 100.0;
-            warn!(pool = pool.label, "{} has used {percent} % of its space", pool.label);
-        }
     }
 }

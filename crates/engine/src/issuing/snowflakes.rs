@@ -1,123 +1,80 @@
-//! Snowflakes: made on demand from the clock, within time that was reserved durably.
+//! Snowflakes: made on demand from the clock, within stretches of time that were drawn durably.
+//!
+//! A snowflake is its own serial. Each node of a type has a counter over these numbers, and a draw
+//! takes the numbers of the next half second. So the same rules hold as for every other type: no
+//! number is used that was not drawn first, two draws never overlap, whatever the clock does, and
+//! what a crash leaves behind is found as a gap.
 
-use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use idgen::snowflake::{Next, SnowflakeFormat, SnowflakeGenerator};
-use storage::{Issue, IssueGroup, NodeLease, Span, Store, TypeId};
-use tracing::error;
+use storage::{Draw, Issue, IssueGroup, Span, Store, TypeId};
 
-use super::log::Accountable;
-use super::stock::{IdList, Taker, push_issue};
+use super::log::{Accountable, LogWriter};
+use super::stock::{IdList, Taker};
 use crate::error::IssueError;
 use crate::surroundings::Clock;
 
-/// How far ahead time is reserved. After a crash nothing is made before this has passed.
-const RESERVE_MS: i64 = 500;
-/// With less than this left, more is reserved in the background.
-const RESERVE_LOW_MS: i64 = 250;
+/// How far ahead time is drawn. After a crash nothing is made before this has passed.
+const AHEAD_MS: i64 = 500;
+/// With less than this left, more is drawn.
+const LOW_MS: i64 = 100;
 /// Longest wait for a clock that is behind.
 const WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// The node number of this instance, with the time that it may use.
-pub(crate) struct SnowflakeNode {
-    store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
-    instance: String,
-    lease: NodeLease,
-    reserved_ms: AtomicI64,
-    reserving: tokio::sync::Mutex<()>,
-}
-
-impl SnowflakeNode {
-    /// Takes a node number from the store.
-    pub(crate) async fn lease(
-        store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
-        instance: String,
-    ) -> storage::Result<Arc<Self>> {
-        let lease = store.lease_node(&instance).await?;
-        Ok(Arc::new(Self {
-            store,
-            clock,
-            instance,
-            lease,
-            reserved_ms: AtomicI64::new(i64::MIN),
-            reserving: tokio::sync::Mutex::default(),
-        }))
-    }
-
-    /// The time now, once it is reserved.
-    async fn usable_now(self: &Arc<Self>) -> Result<i64, IssueError> {
-        let now_ms = self.clock.now_ms();
-        let left_ms = self.reserved_ms.load(Ordering::Acquire).saturating_sub(now_ms);
-        if left_ms < 0 {
-            self.reserve(now_ms).await?;
-        } else if left_ms < RESERVE_LOW_MS && self.reserving.try_lock().is_ok() {
-            let node = Arc::clone(self);
-            tokio::spawn(async move {
-                if let Err(problem) = node.reserve(now_ms).await {
-                    error!("cannot reserve time for snowflakes: {problem}");
-                }
-            });
-        }
-        Ok(now_ms)
-    }
-
-    async fn reserve(&self, now_ms: i64) -> Result<(), IssueError> {
-        let _one_at_a_time = self.reserving.lock().await;
-        let wanted_ms = now_ms + RESERVE_MS;
-        if self.reserved_ms.load(Ordering::Acquire) < now_ms + RESERVE_LOW_MS {
-            self.store.reserve_time(self.lease.node, &self.instance, wanted_ms).await?;
-            self.reserved_ms.fetch_max(wanted_ms, Ordering::AcqRel);
-        }
-        Ok(())
-    }
+/// What snowflake types need from their surroundings.
+#[derive(Clone)]
+pub(crate) struct SnowflakeParts {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// The writer's queue holds types, so a type must not hold the writer.
+    pub(crate) log: Weak<LogWriter>,
+    pub(crate) instance: String,
+    /// The node number that this instance holds.
+    pub(crate) node: u16,
 }
 
 /// A snowflake type.
 pub(crate) struct SnowflakeLine {
     type_id: TypeId,
-    node: Arc<SnowflakeNode>,
+    format: SnowflakeFormat,
+    parts: SnowflakeParts,
     state: Mutex<State>,
+    drawing: tokio::sync::Mutex<()>,
 }
 
+#[derive(Default)]
 struct State {
-    generator: SnowflakeGenerator,
-    issues: Vec<Issue>,
+    generator: Option<SnowflakeGenerator>,
+    /// Draws that are not fully accounted for, in order.
+    draws: VecDeque<Range<u64>>,
+    issues: VecDeque<Issue>,
     in_log_queue: bool,
+    closed: bool,
 }
 
 impl SnowflakeLine {
-    pub(crate) fn new(
-        type_id: TypeId,
-        format: SnowflakeFormat,
-        node: Arc<SnowflakeNode>,
-    ) -> Result<Self, IssueError> {
-        let generator = format.generator(node.lease.node, node.lease.high_water_ms)?;
-        let state = Mutex::new(State { generator, issues: Vec::new(), in_log_queue: false });
-        Ok(Self { type_id, node, state })
+    pub(crate) fn new(type_id: TypeId, format: SnowflakeFormat, parts: SnowflakeParts) -> Self {
+        let state = Mutex::default();
+        Self { type_id, format, parts, state, drawing: tokio::sync::Mutex::default() }
     }
 
-    /// Makes IDs. Returns them and whether the log writer must be told.
+    /// Makes IDs.
     pub(crate) async fn take(
-        &self,
+        self: &Arc<Self>,
         count: usize,
         key_id: i64,
-    ) -> Result<(IdList, bool), IssueError> {
+    ) -> Result<IdList, IssueError> {
         let mut ids = IdList::default();
         let mut waited = Duration::ZERO;
-        let mut enqueue = false;
         loop {
-            let now_ms = self.node.usable_now().await?;
-            let taker = Taker { key_id, at_ms: now_ms };
-            let wait = {
-                let mut state = self.lock();
-                enqueue |= !std::mem::replace(&mut state.in_log_queue, true);
-                state.make(count, &mut ids, taker)?
-            };
-            let Some(wait) = wait else { return Ok((ids, enqueue)) };
+            let now_ms = self.parts.clock.now_ms();
+            self.draw_ahead(now_ms).await?;
+            let wait = self.make(count, &mut ids, Taker { key_id, at_ms: now_ms })?;
+            let Some(wait) = wait else { return Ok(ids) };
             waited += wait;
             if waited > WAIT_MAX {
                 let reason = "the clock was set back; waiting for it to catch up";
@@ -127,40 +84,150 @@ impl SnowflakeLine {
         }
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
-        self.state.lock().expect("no code panics while it holds a generator")
-    }
-}
-
-impl State {
-    /// Makes IDs until there are enough, or says how long to wait for the rest.
+    /// Makes IDs until there are enough, or says how long to wait for the rest. The log is told
+    /// under the same lock, so that no ID leaves without a trace.
     fn make(
-        &mut self,
+        self: &Arc<Self>,
         count: usize,
         ids: &mut IdList,
         taker: Taker,
     ) -> Result<Option<Duration>, IssueError> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(IssueError::Closed);
+        }
+        if let Some(log) = self.parts.log.upgrade().filter(|_| !state.in_log_queue) {
+            log.enqueue(Arc::clone(self) as _);
+            state.in_log_queue = true;
+        }
         while ids.len() < count {
-            match self.generator.next(taker.at_ms)? {
+            let generator = state.generator.as_mut().ok_or(IssueError::PoolEmpty)?;
+            match generator.next(taker.at_ms)? {
                 Next::Ready(id) => {
                     ids.push(&id.to_string());
-                    push_issue(&mut self.issues, id, id, taker);
+                    state.account_for(id, taker);
                 }
                 Next::Wait(wait) => return Ok(Some(wait)),
             }
         }
         Ok(None)
     }
+
+    /// Sees to it that the numbers of this millisecond are drawn.
+    async fn draw_ahead(&self, now_ms: i64) -> Result<(), IssueError> {
+        let needed = self.format.first_id_at(now_ms + LOW_MS)?;
+        if self.lock().drawn_to() >= needed {
+            return Ok(());
+        }
+        let _one_at_a_time = self.drawing.lock().await;
+        let drawn_to = self.lock().drawn_to();
+        if drawn_to >= needed {
+            return Ok(());
+        }
+        let end = self.format.first_id_at(now_ms + AHEAD_MS)?;
+        let period = format!("node-{}", self.parts.node);
+        let next = match drawn_to {
+            0 => self.stored_position(&period).await?,
+            drawn_to => drawn_to,
+        };
+        // A clock that was set back is still within what was drawn before: draw a little beyond.
+        let end = end.max(next.saturating_add(1));
+        let draw = Draw {
+            type_id: self.type_id,
+            period: &period,
+            count: end - next,
+            bounds: (0, idgen::spec::SERIAL_MAX),
+            instance: &self.parts.instance,
+            now: self.parts.clock.now(),
+        };
+        let drawn = self.parts.store.draw(draw).await?;
+        self.lock().add(drawn, self.format, self.parts.node)
+    }
+
+    async fn stored_position(&self, period: &str) -> Result<u64, IssueError> {
+        let counters = self.parts.store.counters(self.type_id).await?;
+        Ok(counters.into_iter().find(|(name, _)| name == period).map_or(0, |(_, next)| next))
+    }
+
+    /// Makes no more IDs, and accounts for all that were drawn.
+    pub(crate) fn close(&self) -> Vec<IssueGroup> {
+        let mut state = self.lock();
+        state.closed = true;
+        let mut groups = state.drain(self.type_id, self.parts.node);
+        // What is left was only time. Nobody was given any of it, and nobody misses it.
+        for serials in std::mem::take(&mut state.draws) {
+            groups.push(group(self.type_id, self.parts.node, serials, Vec::new()));
+        }
+        groups
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no code panics while it holds a generator")
+    }
+}
+
+impl State {
+    fn drawn_to(&self) -> u64 {
+        self.draws.back().map_or(0, |draw| draw.end)
+    }
+
+    fn add(
+        &mut self,
+        drawn: Range<u64>,
+        format: SnowflakeFormat,
+        node: u16,
+    ) -> Result<(), IssueError> {
+        if drawn.is_empty() {
+            return Err(IssueError::Exhausted { left: 0 });
+        }
+        if self.drawn_to() != drawn.start || self.generator.is_none() {
+            // Nothing before this draw is ours.
+            self.generator = Some(format.generator(node, format.last_ms_before(drawn.start))?);
+        }
+        self.draws.push_back(drawn);
+        Ok(())
+    }
+
+    fn account_for(&mut self, id: u64, taker: Taker) {
+        let Taker { key_id, at_ms } = taker;
+        match self.issues.back_mut() {
+            Some(issue)
+                if issue.last + 1 == id && (issue.key_id, issue.at_ms) == (key_id, at_ms) =>
+            {
+                issue.last = id;
+            }
+            _ => self.issues.push_back(Issue { first: id, last: id, key_id, at_ms }),
+        }
+    }
+
+    /// Groups for everything that was handed out. Draws that lie behind the last ID are closed.
+    fn drain(&mut self, type_id: TypeId, node: u16) -> Vec<IssueGroup> {
+        let Some(last) = self.issues.back().map(|issue| issue.last) else { return Vec::new() };
+        let mut groups = Vec::new();
+        while let Some(draw) = self.draws.front_mut() {
+            let over = last >= draw.end;
+            let end = if over { draw.end } else { last + 1 };
+            let count = self.issues.partition_point(|issue| issue.last < end);
+            let issues = self.issues.drain(..count).collect();
+            groups.push(group(type_id, node, draw.start..end, issues));
+            if !over {
+                draw.start = end;
+                break;
+            }
+            self.draws.pop_front();
+        }
+        groups
+    }
+}
+
+fn group(type_id: TypeId, node: u16, serials: Range<u64>, issues: Vec<Issue>) -> IssueGroup {
+    IssueGroup { span: Span { type_id, period: format!("node-{node}"), serials }, issues }
 }
 
 impl Accountable for SnowflakeLine {
     fn drain_log(&self) -> Vec<IssueGroup> {
         let mut state = self.lock();
         state.in_log_queue = false;
-        let issues = std::mem::take(&mut state.issues);
-        let (Some(first), Some(last)) = (issues.first(), issues.last()) else { return Vec::new() };
-        let serials = first.first..last.last + 1;
-        let span = Span { type_id: self.type_id, period: String::new(), serials };
-        vec![IssueGroup { span, issues }]
+        state.drain(self.type_id, self.parts.node)
     }
 }

@@ -102,6 +102,16 @@ impl Block {
         all - self.taken
     }
 
+    fn serials_left(&self) -> u64 {
+        let next = match &self.ids {
+            BlockIds::Plain { first, .. } => first + self.taken as u64,
+            BlockIds::Rendered { serials, .. } => {
+                serials.get(self.taken).copied().unwrap_or(self.unaccounted.end)
+            }
+        };
+        self.unaccounted.end.saturating_sub(next)
+    }
+
     /// Moves the next IDs over and returns the first and the last serial.
     fn take_into(&mut self, count: usize, taken: &mut Taken) -> (u64, u64) {
         let range = self.taken..self.taken + count;
@@ -156,6 +166,11 @@ impl Stock {
     /// IDs that are ready.
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Serials from the first ID that is ready to the end of the last draw.
+    pub(crate) fn serials_left(&self) -> u64 {
+        self.blocks.iter().map(Block::serials_left).sum()
     }
 
     pub(crate) fn add(&mut self, block: Block) {

@@ -1,10 +1,10 @@
 //! `mintage serve`: the server.
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tracing::info;
 
@@ -32,6 +32,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 async fn serve_until_told_to_stop(config: &Config) -> anyhow::Result<()> {
+    // Before anybody can know that the server runs: who stops it at once stops it properly.
+    let signals = Signals::new()?;
     // The port first: if it is taken, nothing is drawn that would have to be given back.
     let listener = serve::bind(config.server.listen)
         .await
@@ -48,7 +50,7 @@ async fn serve_until_told_to_stop(config: &Config) -> anyhow::Result<()> {
     let server = tokio::spawn(serve::run(listener, api, limits, stopped));
     announce(address, config);
 
-    wait_for_signal().await?;
+    signals.wait().await;
     info!("shutting down");
     app.begin_shutdown();
     stop.send_replace(true);
@@ -74,20 +76,31 @@ fn announce(address: std::net::SocketAddr, config: &Config) {
     let _ = out.flush();
 }
 
-async fn wait_for_signal() -> anyhow::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// The signals that stop the server.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
+        Ok(Self { terminate: signal(terminate)?, interrupt: signal(interrupt)? })
     }
-    // A second signal means: at once.
-    tokio::spawn(async move {
+
+    /// Waits for the first one. From then on a second one means: at once.
+    async fn wait(mut self) {
+        self.next().await;
+        tokio::spawn(async move {
+            self.next().await;
+            std::process::exit(130);
+        });
+    }
+
+    async fn next(&mut self) {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
         }
-        std::process::exit(130);
-    });
-    Ok(())
+    }
 }

@@ -41,14 +41,16 @@ impl Caller {
         let Some(token) = token(headers)? else {
             let open = match access {
                 Access::Open => true,
-                Access::OpenWithoutKeys => !keys.any_usable(),
+                Access::OpenWithoutKeys => !keys.any(),
                 Access::KeyNeeded => false,
             };
-            return if open {
-                Ok(Self { key: None, rate: None })
-            } else {
-                Err(Problem::unauthorized("Send an API key as Authorization: Bearer mtg_…"))
-            };
+            if !open {
+                return Err(Problem::unauthorized(
+                    "Send an API key as Authorization: Bearer mtg_…",
+                ));
+            }
+            refuse_other_sites(headers)?;
+            return Ok(Self { key: None, rate: None });
         };
         let key = keys.verify(token)?;
         let rate = keys.count_request(&key);
@@ -99,6 +101,28 @@ impl Caller {
     pub(crate) fn scope(&self) -> String {
         self.key.as_ref().map_or_else(|| "open".to_owned(), |key| key.stored().key.short.clone())
     }
+}
+
+/// A server that runs open trusts whoever is on this machine, and that includes its browsers. A
+/// page of another site must not be able to use it, be it directly or under a name that leads here.
+fn refuse_other_sites(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_local = |authority: &str| {
+        let host = match authority.strip_prefix('[') {
+            Some(rest) => rest.split(']').next().unwrap_or_default(),
+            None => authority.split(':').next().unwrap_or_default(),
+        };
+        host.eq_ignore_ascii_case("localhost")
+            || host.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+    };
+    let text = |name: HeaderName| headers.get(name).map(|v| v.to_str().unwrap_or_default());
+    let host_is_local = text(header::HOST).is_none_or(is_local);
+    let origin_is_local = text(header::ORIGIN)
+        .is_none_or(|origin| origin.split_once("://").is_some_and(|(_, host)| is_local(host)));
+    if host_is_local && origin_is_local {
+        return Ok(());
+    }
+    let detail = "Without API keys only programs and pages of this machine may use the server.";
+    Err(Problem::forbidden("cross_site", detail))
 }
 
 /// The token of `Authorization: Bearer …`.

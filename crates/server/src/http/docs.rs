@@ -17,13 +17,15 @@ nav a{margin-right:1rem;white-space:nowrap}
 ";
 
 /// What the stable codes of problems mean.
-const PROBLEMS: [(&str, &str); 21] = [
+const PROBLEMS: [(&str, &str); 25] = [
     ("malformed_json", "The body is not JSON."),
     ("body_cut_off", "The connection ended before the body did."),
     ("invalid_idempotency_key", "The header Idempotency-Key is empty, too long or not ASCII."),
     ("unauthorized", "There is no API key, or it does not work."),
     ("missing_scope", "The key may not do this."),
     ("wrong_tenant", "The key belongs to another tenant."),
+    ("cross_site", "A web page of another site tried to use a server that runs open."),
+    ("body_too_slow", "The body did not arrive in time."),
     ("not_found", "There is no such thing."),
     ("unknown_type", "The tenant has no such ID type."),
     ("method_not_allowed", "The path exists, but not with this method."),
@@ -33,6 +35,7 @@ const PROBLEMS: [(&str, &str); 21] = [
     ("in_use", "It cannot be deleted while it is in use."),
     ("retired", "The ID type was deleted; it issues no more IDs."),
     ("exhausted", "Fewer IDs are left than were asked for."),
+    ("gapless", "The ID type gives its numbers to documents only."),
     ("body_too_large", "The body is larger than the configuration allows."),
     (
         "invalid_request",
@@ -41,6 +44,7 @@ const PROBLEMS: [(&str, &str); 21] = [
     ("idempotency_key_reused", "The idempotency key was used for a request with another body."),
     ("too_many_requests", "The key or its tenant is over its rate limit; see Retry-After."),
     ("pool_empty", "The pool is being refilled; try again."),
+    ("timeout", "The request took longer than the configuration allows."),
     ("unavailable", "The store does not answer or cannot write; try again after Retry-After."),
 ];
 

@@ -53,18 +53,25 @@ impl FromRequest<Arc<App>> for Body {
     type Rejection = Response;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Response> {
-        let body = read_body(request.into_body(), app.body_limit).await;
+        let body = read_body(request.into_body(), app).await;
         body.map(Self).map_err(IntoResponse::into_response)
     }
 }
 
-/// Reads a body to its end, unless it is too large.
-pub(crate) async fn read_body<B>(body: B, limit: usize) -> Result<Bytes, Problem>
+/// Reads a body to its end, unless it is too large or too slow.
+pub(crate) async fn read_body<B>(body: B, app: &App) -> Result<Bytes, Problem>
 where
     B: hyper::body::Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    match Limited::new(body, limit).collect().await {
+    let limit = app.body_limit;
+    let reading = Limited::new(body, limit).collect();
+    let Ok(read) = tokio::time::timeout(app.body_timeout, reading).await else {
+        let detail = format!("The body did not arrive within {} s.", app.body_timeout.as_secs());
+        let status = StatusCode::REQUEST_TIMEOUT;
+        return Err(Problem::new(status, "body_too_slow", "The body came too slowly", detail));
+    };
+    match read {
         Ok(body) => Ok(body.to_bytes()),
         Err(error) if error.is::<LengthLimitError>() => {
             let detail = format!("The body may have {limit} bytes.");

@@ -13,6 +13,7 @@ use storage::Scope;
 use utoipa::ToSchema;
 
 use super::App;
+use super::auth::Caller;
 use super::extract::{Body, read_body};
 use super::problem::Problem;
 use super::request::{JsonBody, as_caller, once, read_json};
@@ -74,37 +75,39 @@ pub(crate) async fn issue(
     headers: HeaderMap,
     Body(body): Body,
 ) -> Response {
-    issue_from(&app, &headers, &body).await
+    issue_from(app, &headers, body).await
 }
 
 /// The same for a request that did not come through the router.
-pub(super) async fn issue_directly(app: &App, headers: &HeaderMap, body: Incoming) -> Response {
-    match read_body(body, app.body_limit).await {
-        Ok(body) => issue_from(app, headers, &body).await,
+pub(super) async fn issue_directly(app: Arc<App>, headers: &HeaderMap, body: Incoming) -> Response {
+    match read_body(body, &app).await {
+        Ok(body) => issue_from(app, headers, body).await,
         Err(problem) => problem.into_response(),
     }
 }
 
-async fn issue_from(app: &App, headers: &HeaderMap, body: &Bytes) -> Response {
-    as_caller(app, headers, Scope::Issue, async |caller| {
-        once(app, headers, caller, "issue", body, async || {
-            let order: IssueBody<'_> = read_json(body)?;
-            let tenant = caller.tenant(order.tenant.as_deref())?;
-            let ids = app
-                .engine
-                .issuer
-                .issue(IssueRequest {
-                    tenant: &tenant,
-                    type_name: &order.type_name,
-                    count: order.count,
-                    key_id: caller.key_id(),
-                })
-                .await?;
-            Ok(JsonBody { status: StatusCode::OK, bytes: write_ids(&ids) })
-        })
-        .await
+async fn issue_from(app: Arc<App>, headers: &HeaderMap, body: Bytes) -> Response {
+    as_caller(&app, headers, Scope::Issue, async |caller| {
+        let work = {
+            let (app, caller, body) = (Arc::clone(&app), caller.clone(), body.clone());
+            async move { issue_for(&app, &caller, &body).await }
+        };
+        once(&app, headers, caller, "issue", body, work).await
     })
     .await
+}
+
+async fn issue_for(app: &App, caller: &Caller, body: &[u8]) -> Result<JsonBody, Problem> {
+    let order: IssueBody<'_> = read_json(body)?;
+    let tenant = caller.tenant(order.tenant.as_deref())?;
+    let request = IssueRequest {
+        tenant: &tenant,
+        type_name: &order.type_name,
+        count: order.count,
+        key_id: caller.key_id(),
+    };
+    let ids = app.engine.issuer.issue(request).await?;
+    Ok(JsonBody { status: StatusCode::OK, bytes: write_ids(&ids) })
 }
 
 /// Written by hand because it is the hottest path of all: no intermediate list of strings.

@@ -139,8 +139,7 @@ pub(crate) async fn create(
         };
         let (live, token) = app
             .engine
-            .keys
-            .create(KeyOrder {
+            .create_key(KeyOrder {
                 name: order.name,
                 tenant,
                 scopes: order.scopes,
@@ -175,7 +174,7 @@ pub(crate) async fn revoke(
             })
         };
         find().ok_or_else(|| Problem::not_found("API key"))?;
-        app.engine.keys.revoke(&short).await?;
+        app.engine.revoke_key(short.clone()).await?;
         let live = find().ok_or_else(|| Problem::not_found("API key"))?;
         Ok(JsonBody::ok(&KeyBody::new(&live)))
     })

@@ -20,11 +20,11 @@ mod types;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::{Method, Request, StatusCode, Uri};
+use axum::http::{HeaderMap, Method, Request, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use engine::Engine;
 use engine::surroundings::Clock;
@@ -54,6 +54,7 @@ pub(crate) struct App {
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) access: Access,
     pub(crate) body_limit: usize,
+    pub(crate) body_timeout: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) log_requests: bool,
     pub(crate) build: Build,
@@ -62,6 +63,8 @@ pub(crate) struct App {
     metrics: ServerMetrics,
     request_ids: RequestIds,
     shutting_down: AtomicBool,
+    /// When the store was last found to work.
+    last_check: tokio::sync::Mutex<Option<Instant>>,
 }
 
 /// What an [`App`] is made from.
@@ -71,6 +74,7 @@ pub(crate) struct AppParts {
     pub(crate) instance: String,
     pub(crate) access: Access,
     pub(crate) body_limit: usize,
+    pub(crate) body_timeout: Duration,
     pub(crate) request_timeout: Duration,
     pub(crate) log_requests: bool,
     pub(crate) build: Build,
@@ -86,13 +90,27 @@ impl App {
             clock: parts.clock,
             access: parts.access,
             body_limit: parts.body_limit,
+            body_timeout: parts.body_timeout,
             request_timeout: parts.request_timeout,
             log_requests: parts.log_requests,
             build: parts.build,
             openg2p_config: parts.openg2p_config,
             metrics,
             shutting_down: AtomicBool::new(false),
+            last_check: tokio::sync::Mutex::default(),
         })
+    }
+
+    /// Whether the store can write. Asked at most once a second, so that probes cost nothing.
+    async fn check(&self) -> Result<(), engine::error::IssueError> {
+        let mut last = self.last_check.lock().await;
+        if last.is_some_and(|at| at.elapsed() < Duration::from_secs(1)) {
+            return Ok(());
+        }
+        *last = None;
+        self.engine.check().await?;
+        *last = Some(Instant::now());
+        Ok(())
     }
 
     /// From now on `/readyz` says that the server is going away.
@@ -122,7 +140,7 @@ impl Api {
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Response {
         if request.uri().path() == ids::PATH && request.method() == Method::POST {
             let (head, body) = request.into_parts();
-            let work = ids::issue_directly(&self.app, &head.headers, body);
+            let work = ids::issue_directly(Arc::clone(&self.app), &head.headers, body);
             return observe::observed(&self.app, head.method, ids::PATH, &head.headers, work).await;
         }
         let Ok(response) = self.router.oneshot(request.map(Body::new)).await;
@@ -149,9 +167,9 @@ async fn wrong_method(method: Method, uri: Uri) -> Response {
         .into_response()
 }
 
-async fn no_such_route(uri: Uri) -> Response {
+async fn no_such_route(uri: Uri, headers: HeaderMap) -> Response {
     if uri.path().starts_with(openg2p::PREFIX) {
-        return openg2p::no_such_route(&uri);
+        return openg2p::no_such_route(&uri, &headers);
     }
     let detail = format!("There is nothing at {}; see /docs.", uri.path());
     Problem::new(StatusCode::NOT_FOUND, "not_found", "Not found", detail).into_response()

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use tracing::{info, warn};
@@ -87,6 +87,5 @@ pub(super) async fn layer(State(app): State<Arc<App>>, request: Request, next: N
 
 fn timed_out(limit: Duration) -> Response {
     let detail = format!("The request took longer than {} seconds.", limit.as_secs());
-    let status = StatusCode::SERVICE_UNAVAILABLE;
-    Problem::new(status, "timeout", "The request took too long", detail).into_response()
+    Problem::timed_out(detail).into_response()
 }

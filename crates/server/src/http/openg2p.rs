@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, State};
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use engine::error::IssueError;
@@ -46,9 +47,11 @@ pub(crate) fn router() -> Router<Arc<App>> {
 
 async fn issue(
     State(app): State<Arc<App>>,
-    Path(id_type): Path<String>,
+    path: Result<Path<String>, PathRejection>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Response {
+    let id_type = path.map_or_else(|_| undecoded(&uri, 0), |Path(id_type)| id_type);
     if let Some(refusal) = refuse_malformed(&[("id_type", &id_type)]) {
         return refusal;
     }
@@ -70,9 +73,12 @@ async fn issue(
 
 async fn validate(
     State(app): State<Arc<App>>,
-    Path((id_type, id_value)): Path<(String, String)>,
+    path: Result<Path<(String, String)>, PathRejection>,
+    uri: Uri,
     headers: HeaderMap,
 ) -> Response {
+    let (id_type, id_value) =
+        path.map_or_else(|_| (undecoded(&uri, 0), undecoded(&uri, 3)), |Path(path)| path);
     if let Some(refusal) = refuse_malformed(&[("id_type", &id_type), ("id_value", &id_value)]) {
         return refusal;
     }
@@ -94,7 +100,7 @@ async fn health(State(app): State<Arc<App>>) -> Response {
         let message = "Service not ready: startup not complete";
         return error(&app, StatusCode::SERVICE_UNAVAILABLE, "IDG-005", message);
     }
-    match app.engine.check().await {
+    match app.check().await {
         Ok(()) => success(&app, json!({"status": "UP"})),
         Err(problem) => {
             let message = format!("Database health check failed: {problem}");
@@ -117,24 +123,47 @@ async fn config(State(app): State<Arc<App>>) -> Response {
     success(&app, app.openg2p_config.clone())
 }
 
-async fn wrong_method(uri: axum::http::Uri) -> Response {
-    let allowed = if uri.path().ends_with("/id") { "POST" } else { "GET" };
+async fn wrong_method(uri: Uri) -> Response {
+    let allowed = match segments(uri.path())[..] {
+        [_, "id"] => "POST",
+        _ => "GET",
+    };
     let body =
         JsonBody::new(StatusCode::METHOD_NOT_ALLOWED, &json!({"detail": "Method Not Allowed"}));
     ([(header::ALLOW, HeaderValue::from_static(allowed))], body).into_response()
 }
 
-/// The original redirects a trailing slash and knows nothing else.
-pub(super) fn no_such_route(uri: &axum::http::Uri) -> Response {
-    match uri.path().strip_suffix('/').map(HeaderValue::try_from) {
-        Some(Ok(location)) if uri.path() != "/v1/idgenerator/" => {
-            (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, location)]).into_response()
-        }
-        _ => {
-            let body = json!({"detail": "Not Found"});
-            JsonBody::new(StatusCode::NOT_FOUND, &body).into_response()
-        }
+/// What the path holds behind the prefix.
+fn segments(path: &str) -> Vec<&str> {
+    path.strip_prefix(PREFIX).unwrap_or(path).split('/').skip(1).collect()
+}
+
+/// A parameter as it stands in the path, for one that is not UTF-8 and so has no form at all.
+fn undecoded(uri: &Uri, segment: usize) -> String {
+    segments(uri.path()).get(segment).copied().unwrap_or_default().to_owned()
+}
+
+/// The original redirects a trailing slash on a route, and knows nothing else.
+pub(super) fn no_such_route(uri: &Uri, headers: &HeaderMap) -> Response {
+    if let Some(location) = route_without_slash(uri, headers) {
+        return (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, location)]).into_response();
     }
+    JsonBody::new(StatusCode::NOT_FOUND, &json!({"detail": "Not Found"})).into_response()
+}
+
+/// The absolute address of the route, if the path is one with a slash behind it.
+fn route_without_slash(uri: &Uri, headers: &HeaderMap) -> Option<HeaderValue> {
+    let path = uri.path().strip_suffix('/')?;
+    let is_route = match segments(path)[..] {
+        ["health" | "version" | "config"] => true,
+        [id_type, "id"] => !id_type.is_empty(),
+        [id_type, "id", "validate", id] => !id_type.is_empty() && !id.is_empty(),
+        _ => false,
+    };
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let origin = host.map_or_else(String::new, |host| format!("http://{host}"));
+    let query = uri.query().map_or_else(String::new, |query| format!("?{query}"));
+    is_route.then(|| HeaderValue::try_from(format!("{origin}{path}{query}")).ok())?
 }
 
 fn success(app: &App, response: Value) -> Response {
@@ -146,7 +175,11 @@ fn failure(app: &App, problem: &IssueError, id_type: &str) -> Response {
         IssueError::UnknownType { .. } => {
             (StatusCode::NOT_FOUND, "IDG-003", format!("Unknown ID type '{id_type}'"))
         }
-        IssueError::Exhausted { .. } | IssueError::Retired | IssueError::Date(_) => {
+        IssueError::Exhausted { .. }
+        | IssueError::Retired
+        | IssueError::Gapless
+        | IssueError::Date(_)
+        | IssueError::Snowflake(_) => {
             (StatusCode::GONE, "IDG-002", format!("ID space exhausted for ID type '{id_type}'"))
         }
         IssueError::Unavailable(reason) => {

@@ -36,7 +36,7 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
     if app.shutting_down() {
         return Problem::unavailable("The server is shutting down.").into_response();
     }
-    match app.engine.check().await {
+    match app.check().await {
         Ok(()) => JsonBody::ok(&StatusBody { status: "ok" }).into_response(),
         Err(error) => Problem::from(error).into_response(),
     }

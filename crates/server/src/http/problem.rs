@@ -94,6 +94,12 @@ impl Problem {
         problem.retry_after(RETRY_AFTER_SECONDS)
     }
 
+    pub(crate) fn timed_out(detail: impl Into<String>) -> Self {
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self::new(status, "timeout", "The request took too long", detail)
+            .retry_after(RETRY_AFTER_SECONDS)
+    }
+
     pub(crate) fn too_many_requests(rate: RateState) -> Self {
         let detail = format!("The key may make {} requests per second.", rate.limit);
         let status = StatusCode::TOO_MANY_REQUESTS;
@@ -161,7 +167,9 @@ impl From<IssueError> for Problem {
                 Self::new(status, "pool_empty", "The pool is empty", detail)
                     .retry_after(RETRY_AFTER_SECONDS)
             }
-            IssueError::Unavailable(_) | IssueError::Snowflake(_) => Self::unavailable(detail),
+            IssueError::Unavailable(_) | IssueError::Closed | IssueError::Snowflake(_) => {
+                Self::unavailable(detail)
+            }
         }
     }
 }

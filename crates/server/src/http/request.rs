@@ -1,5 +1,7 @@
 //! What every call has in common: identify the caller, read the body, repeat an answer.
 
+use std::sync::Arc;
+
 use axum::body::Bytes;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -17,6 +19,10 @@ const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Reads a JSON body: not JSON is 400, JSON of another shape is 422.
 pub(crate) fn read_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    // A struct could also be read from a list of its values; nobody should rely on their order.
+    if body.trim_ascii_start().starts_with(b"[") {
+        return Err(Problem::invalid("The body must be an object."));
+    }
     serde_json::from_slice(body).map_err(|error| match error.classify() {
         Category::Data => Problem::invalid(format!("{error}.")),
         Category::Syntax | Category::Eof | Category::Io => {
@@ -71,40 +77,46 @@ pub(crate) async fn as_caller<R: IntoResponse>(
     response
 }
 
-/// Runs a POST. With an idempotency key it is run once, and its answer is kept before it is sent.
+/// Runs a POST. With an idempotency key it is run once, and its answer is kept before it is sent. It
+/// then runs to its end even if the client goes away, because the client may come back for it.
 pub(crate) async fn once(
-    app: &App,
+    app: &Arc<App>,
     headers: &HeaderMap,
     caller: &Caller,
     call: &str,
-    body: &Bytes,
-    work: impl AsyncFnOnce() -> Result<JsonBody, Problem>,
+    body: Bytes,
+    work: impl Future<Output = Result<JsonBody, Problem>> + Send + 'static,
 ) -> Result<Response, Problem> {
-    let Some(key) = idempotency_key(headers)? else { return Ok(work().await?.into_response()) };
-    let scope = format!("{} {call}", caller.scope());
-    let claim = match app.engine.answers.look_up(scope, key.to_owned(), body).await? {
+    let Some(key) = idempotency_key(headers)? else { return Ok(work.await?.into_response()) };
+    let (scope, key) = (format!("{} {call}", caller.scope()), key.to_owned());
+    let app = Arc::clone(app);
+    let run = tokio::spawn(async move { run_or_repeat(&app, scope, key, &body, work).await });
+    run.await.unwrap_or_else(|_| Err(Problem::unavailable("The request was interrupted.")))
+}
+
+async fn run_or_repeat(
+    app: &App,
+    scope: String,
+    key: String,
+    body: &[u8],
+    work: impl Future<Output = Result<JsonBody, Problem>>,
+) -> Result<Response, Problem> {
+    let claim = match app.engine.answers.look_up(scope, key, body).await? {
         Known::New(claim) => claim,
         Known::Answered(answer) => return Ok(repeated(answer)),
         Known::InFlight => {
             let detail = "A request with this idempotency key is being worked on; try again later.";
-            return Err(Problem::new(
-                StatusCode::CONFLICT,
-                "request_in_flight",
-                "The request is in flight",
-                detail,
-            ));
+            let (status, title) = (StatusCode::CONFLICT, "The request is in flight");
+            return Err(Problem::new(status, "request_in_flight", title, detail));
         }
         Known::OtherBody => {
             let detail = "This idempotency key was used for a request with another body.";
-            return Err(Problem::new(
-                StatusCode::UNPROCESSABLE_ENTITY,
-                "idempotency_key_reused",
-                "The idempotency key was used before",
-                detail,
-            ));
+            let (status, title) =
+                (StatusCode::UNPROCESSABLE_ENTITY, "The idempotency key was used before");
+            return Err(Problem::new(status, "idempotency_key_reused", title, detail));
         }
     };
-    match work().await {
+    match work.await {
         Ok(answer) => {
             let kept = Answer { status: answer.status.as_u16(), body: answer.bytes.clone() };
             app.engine.answers.keep(claim, &kept).await?;

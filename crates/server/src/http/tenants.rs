@@ -106,7 +106,8 @@ pub(crate) async fn put(
                 "requests_per_second: 0 would shut the tenant out; leave it out for no limit.",
             ));
         }
-        let status = match app.engine.put_tenant(&name, settings.requests_per_second).await? {
+        let status = match app.engine.put_tenant(name.clone(), settings.requests_per_second).await?
+        {
             Put::Created => StatusCode::CREATED,
             Put::Kept => StatusCode::OK,
         };
@@ -129,7 +130,7 @@ pub(crate) async fn delete(
 ) -> Response {
     as_caller(&app, &headers, Scope::Admin, async |caller| {
         caller.require_all_tenants()?;
-        app.engine.remove_tenant(&name).await?;
+        app.engine.remove_tenant(name.clone()).await?;
         Ok(StatusCode::NO_CONTENT)
     })
     .await

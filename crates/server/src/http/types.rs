@@ -133,7 +133,7 @@ pub(crate) async fn put(
             _ => {}
         }
         let id_type = IdType::from_value(spec).map_err(engine::error::AdminError::from)?;
-        let status = match app.engine.put_type(&id_type).await? {
+        let status = match app.engine.put_type(id_type).await? {
             Put::Created => StatusCode::CREATED,
             Put::Kept => StatusCode::OK,
         };
@@ -164,7 +164,7 @@ pub(crate) async fn delete(
 ) -> Response {
     as_caller(&app, &headers, Scope::Admin, async |caller| {
         let tenant = caller.tenant(tenant.tenant.as_deref())?;
-        let outcome = match app.engine.remove_type(&tenant, &name).await? {
+        let outcome = match app.engine.remove_type(tenant.into_owned(), name.clone()).await? {
             Removal::Deleted => "deleted",
             Removal::Retired => "retired",
         };

@@ -15,15 +15,15 @@ use crate::failure::Failure;
 #[derive(Debug, clap::Args)]
 pub(super) struct ServerArgs {
     /// Address of the server; `http://127.0.0.1:8080` where it is left out
-    #[arg(long, env = "MINTAGE_SERVER", value_name = "URL")]
+    #[arg(long, global = true, env = "MINTAGE_SERVER", value_name = "URL")]
     pub(super) server: Option<String>,
 
     /// API key
-    #[arg(long, env = "MINTAGE_KEY", value_name = "KEY", hide_env_values = true)]
+    #[arg(long, global = true, env = "MINTAGE_KEY", value_name = "KEY", hide_env_values = true)]
     key: Option<String>,
 
     /// Print the server's answer as JSON
-    #[arg(long)]
+    #[arg(long, global = true)]
     pub(super) json: bool,
 }
 

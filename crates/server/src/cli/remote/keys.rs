@@ -63,7 +63,9 @@ enum What {
     /// Revoke a key, at once and for ever
     Revoke {
         /// Its public part: the middle of mtg_…_…
-        key: String,
+        // `key` is the caller's own.
+        #[arg(value_name = "KEY")]
+        short: String,
     },
 }
 
@@ -99,8 +101,8 @@ fn online(client: &Client, what: &What) -> Result<Value, Failure> {
             client.call(Method::POST, "/api/v1/keys", Some(&order))
         }
         What::List => Ok(Value::Array(client.list("/api/v1/keys", "keys")?)),
-        What::Revoke { key } => {
-            client.call(Method::DELETE, &format!("/api/v1/keys/{}", escape(key)), None)
+        What::Revoke { short } => {
+            client.call(Method::DELETE, &format!("/api/v1/keys/{}", escape(short)), None)
         }
     }
 }
@@ -128,9 +130,9 @@ async fn offline(config: &Config, what: &What) -> Result<Value, Failure> {
             answer
         }
         What::List => Value::Array(keys.all().iter().map(|key| describe(key)).collect()),
-        What::Revoke { key } => {
-            keys.revoke(key).await.map_err(anyhow::Error::from)?;
-            let found = keys.all().into_iter().find(|live| live.stored().key.short == *key);
+        What::Revoke { short } => {
+            keys.revoke(short).await.map_err(anyhow::Error::from)?;
+            let found = keys.all().into_iter().find(|live| live.stored().key.short == *short);
             found.map_or(Value::Null, |live| describe(&live))
         }
     };

@@ -1,0 +1,18 @@
+//! The HTTP API as clients see it: the real executable, real connections.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod disk;
+mod exhaustion;
+mod idempotency;
+mod issuances;
+mod issuing;
+mod keys;
+mod openg2p;
+mod operation;
+mod protocol;
+mod security;
+mod shutdown;
+mod tenants;
+mod types;

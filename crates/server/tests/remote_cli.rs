@@ -1,0 +1,187 @@
+//! The commands that talk to a running server, as a user runs them.
+
+mod support;
+
+use serde_json::{Value, json};
+use support::{Home, Server};
+
+/// A directory, a server on it with an administrator's key, and that key.
+fn served() -> (Home, Server, String) {
+    let home = Home::new();
+    let token = home.create_key(&["--name", "admin", "--scope", "admin"]);
+    let server = home.start();
+    (home, server, token)
+}
+
+/// A user somewhere else, who knows the address and a key.
+fn user(server: &Server, token: &str) -> Home {
+    Home::new().with("MINTAGE_SERVER", &server.url).with("MINTAGE_KEY", token)
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn issue_prints_ids() {
+    let (_home, server, token) = served();
+    let user = user(&server, &token);
+    let one = user.ok(&["issue", "invoice"]);
+    assert!(one.starts_with("INV-") && one.ends_with("-000001\n"), "{one}");
+    let more = user.ok(&["issue", "invoice", "--count", "3"]);
+    let numbers: Vec<&str> = more.lines().map(|line| &line[9..]).collect();
+    assert_eq!(numbers, ["000002", "000003", "000004"]);
+    let answer = json(&user.ok(&["issue", "bottle", "--count", "2", "--json"]));
+    assert_eq!(answer["ids"].as_array().unwrap().len(), 2);
+    let many = user.ok(&["issue", "farmer", "--count", "10000"]);
+    assert_eq!(many.lines().count(), 10_000);
+
+    let message = user.fails(&["issue", "nothing"]);
+    assert!(message.contains("the server refused (404): there is no ID type"), "{message}");
+    let message = user.fails(&["issue", "bottle", "--count", "10001"]);
+    assert!(message.contains("(422): count must be from 1 to 10000"), "{message}");
+    let message = user.fails(&["issue", "bottle", "--tenant", "nobody"]);
+    assert!(message.contains("nobody"), "{message}");
+    assert_eq!(message.lines().count(), 1, "{message}");
+}
+
+#[test]
+fn types_and_tenants() {
+    let (_home, server, token) = served();
+    let user = user(&server, &token);
+    let file = user.write("ticket.yaml", "sequence: { template: 'T-{seq:04}', start: 7 }\n");
+    let file = file.to_str().unwrap();
+    let put = ["types", "put", "ticket", "--tenant", "PROJ", "--file", file];
+    let made = json(&user.ok(&put));
+    assert_eq!((&made["tenant"], &made["state"]), (&json!("PROJ"), &json!("active")));
+    assert_eq!(user.ok(&["issue", "ticket", "--tenant", "PROJ"]), "T-0007\n");
+    let shown = json(&user.ok(&["types", "show", "ticket", "--tenant", "PROJ"]));
+    assert_eq!(shown, made);
+    let table = user.ok(&["types", "list"]);
+    assert!(table.starts_with("tenant"), "{table}");
+    for name in ["invoice", "farmer", "bottle", "event", "ticket"] {
+        assert!(table.contains(name), "{table}");
+    }
+    let of_one = json(&user.ok(&["types", "list", "--tenant", "PROJ", "--json"]));
+    assert_eq!(of_one, json!([made]));
+    let changed = user.write("changed.yaml", "sequence: { template: 'X-{seq}' }\n");
+    let message = user.fails(&[
+        "types",
+        "put",
+        "ticket",
+        "--tenant",
+        "PROJ",
+        "--file",
+        changed.to_str().unwrap(),
+    ]);
+    assert!(message.contains("(409)") && message.contains("sequence.template"), "{message}");
+    let removed = user.ok(&["types", "delete", "ticket", "--tenant", "PROJ"]);
+    assert_eq!(json(&removed), json!({"outcome": "retired"}));
+    let message = user.fails(&["types", "show", "nothing"]);
+    assert!(message.contains("(404)"), "{message}");
+    let message = user.fails(&["types", "put", "x", "--file", "missing.yaml"]);
+    assert!(message.contains("cannot read missing.yaml"), "{message}");
+
+    let tenant = json(&user.ok(&["tenants", "put", "ACME", "--requests-per-second", "50"]));
+    assert_eq!((&tenant["name"], &tenant["requests_per_second"]), (&json!("ACME"), &json!(50)));
+    let names = |list: &Value| -> Vec<String> {
+        list.as_array().unwrap().iter().map(|t| t["name"].as_str().unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(&json(&user.ok(&["tenants", "list", "--json"]))), ["ACME", "PROJ", "default"]);
+    assert!(user.ok(&["tenants", "list"]).contains("ACME"));
+    assert_eq!(user.ok(&["tenants", "delete", "ACME"]), "");
+    let message = user.fails(&["tenants", "delete", "PROJ"]);
+    assert!(message.contains("(409)") && message.contains("still has ID types"), "{message}");
+}
+
+#[test]
+fn keys_on_a_server_and_without_one() {
+    let (home, server, token) = served();
+    let user = user(&server, &token);
+    let create = ["keys", "create", "--name", "shop", "--scope", "issue", "--scope", "scan"];
+    let shop = user.ok(&create);
+    let shop = shop.trim();
+    let short = shop.split('_').nth(1).unwrap();
+    let of_shop = Home::new().with("MINTAGE_SERVER", &server.url).with("MINTAGE_KEY", shop);
+    assert_eq!(of_shop.ok(&["issue", "bottle"]).lines().count(), 1);
+    let message = of_shop.fails(&["keys", "list"]);
+    assert!(message.contains("(403)") && message.contains("admin"), "{message}");
+
+    let made = json(&user.ok(&[&create[..], &["--json", "--tenant", "default"]].concat()));
+    assert!(made["token"].as_str().unwrap().starts_with("mtg_"), "{made}");
+    assert_eq!(made["scopes"], json!(["issue", "scan"]));
+    let list = user.ok(&["keys", "list"]);
+    assert!(list.contains("admin") && list.contains(short), "{list}");
+    assert!(!list.contains(shop), "{list}");
+    assert_eq!(json(&user.ok(&["keys", "list", "--json"])).as_array().unwrap().len(), 3);
+    let revoked = json(&user.ok(&["keys", "revoke", short, "--json"]));
+    assert!(revoked["revoked_at"].is_string(), "{revoked}");
+    let message = of_shop.fails(&["issue", "bottle"]);
+    assert!(message.contains("(401)") && message.contains("revoked"), "{message}");
+    let message = user.fails(&["keys", "revoke", "nothing0"]);
+    assert!(message.contains("(404)"), "{message}");
+
+    // The same in the directory, while no server runs on it.
+    server.stop();
+    let list = json(&home.ok(&["keys", "list", "--json"]));
+    assert_eq!(list.as_array().unwrap().len(), 3);
+    assert_eq!((&list[1]["key"], &list[1]["revoked_at"]), (&json!(short), &revoked["revoked_at"]));
+    let second = made["key"].as_str().unwrap();
+    assert!(json(&home.ok(&["keys", "revoke", second, "--json"]))["revoked_at"].is_string());
+    let message = home.fails(&["keys", "revoke", "nothing0"]);
+    assert_eq!(message.lines().count(), 1, "{message}");
+    let output = home.run(&["keys", "create", "--name", "x", "--scope", "everything"]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn pools_are_a_table_or_json() {
+    let (_home, server, token) = served();
+    let user = user(&server, &token);
+    user.ok(&["issue", "bottle"]);
+    let table = user.ok(&["pools"]);
+    assert!(table.starts_with("tenant") && table.contains("valid left"), "{table}");
+    assert_eq!(table.lines().count(), 4, "{table}");
+    let pools = json(&user.ok(&["pools", "--json"]));
+    assert_eq!(pools[0]["type"], "bottle");
+    assert_eq!(json(&user.ok(&["pools", "--json", "--tenant", "nobody"])), json!([]));
+}
+
+#[test]
+fn what_goes_wrong_is_one_sentence() {
+    let (_home, server, token) = served();
+    for key in ["mtg_00000000_wrong", &format!("{token}x")] {
+        let message = user(&server, key).fails(&["issue", "bottle"]);
+        assert_eq!(message, "mintage: the server refused (401): the API key is not valid.\n");
+    }
+    let keyless = Home::new();
+    let message = keyless.fails(&["issue", "bottle", "--server", &server.url]);
+    assert!(message.contains("(401): Send an API key"), "{message}");
+    let with_flags = ["issue", "bottle", "--server", &format!("{}/", server.url), "--key", &token];
+    assert_eq!(keyless.ok(&with_flags).lines().count(), 1);
+
+    let url = server.url.clone();
+    server.stop();
+    for command in [
+        &["issue", "bottle"][..],
+        &["types", "list"],
+        &["tenants", "list"],
+        &["keys", "list"],
+        &["pools"],
+    ] {
+        let message = keyless.fails(&[command, &["--server", &url]].concat());
+        assert!(
+            message.starts_with(&format!("mintage: cannot reach the server at {url}")),
+            "{message}"
+        );
+        assert_eq!(message.lines().count(), 1, "{message}");
+    }
+    for server in ["ftp://x", "localhost:8080", "https://x"] {
+        let output = keyless.run(&["issue", "bottle", "--server", server]);
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        assert!(message.contains("http://127.0.0.1:8080"), "{message}");
+    }
+    let help = keyless.ok(&["issue", "--help"]);
+    assert!(help.contains("MINTAGE_KEY") && !help.contains(&token));
+}
