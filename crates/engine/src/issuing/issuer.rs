@@ -8,7 +8,7 @@ use storage::Store;
 use tracing::{error, info};
 
 use super::log::LogWriter;
-use super::pool::{AfterTake, Pool, PoolView, Take};
+use super::pool::{Pool, PoolView, Take};
 use super::refill::{RefillSettings, Refiller};
 use super::stock::{IdList, Taken, Taker};
 use crate::catalogue::Catalogue;
@@ -161,10 +161,7 @@ impl Issuer {
 
     async fn take(&self, pool: &Arc<Pool>, count: usize, key_id: i64) -> Result<Taken, IssueError> {
         let taker = Taker { key_id, at_ms: self.clock.now_ms() };
-        let (take, AfterTake { refill, log }) = pool.take(count, taker, self.settings.watermark)?;
-        if log {
-            self.log.enqueue(Arc::clone(pool) as _);
-        }
+        let (take, refill) = pool.take(count, taker, self.settings.watermark, &self.log)?;
         if refill {
             self.refiller.spawn(Arc::clone(pool));
         }

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, oneshot};
 use tracing::warn;
 
 use super::burn::Burn;
+use super::log::LogWriter;
 use super::stock::{Block, Stock, Taken, Taker};
 use crate::error::IssueError;
 
@@ -84,15 +85,6 @@ pub(crate) enum Take {
     Later(oneshot::Receiver<Result<Taken, IssueError>>),
 }
 
-/// What has to happen after a request was served.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct AfterTake {
-    /// The caller must start a refill.
-    pub(crate) refill: bool,
-    /// The caller must put the pool into the log writer's queue.
-    pub(crate) log: bool,
-}
-
 /// A look at a pool.
 #[derive(Debug, Clone)]
 pub(crate) struct PoolView {
@@ -137,25 +129,23 @@ impl Pool {
         Self { type_id, label, period, renderer, bounds, state, refill_ended }
     }
 
-    /// Takes IDs, or a place in the queue. `watermark` is the share of the pool that may be used
-    /// up before it is refilled.
+    /// Takes IDs, or a place in the queue, and says whether the caller must start a refill.
+    /// `watermark` is the share of the pool that may be used up before it is refilled.
     pub(crate) fn take(
-        &self,
+        self: &Arc<Self>,
         count: usize,
         taker: Taker,
         watermark: f64,
-    ) -> Result<(Take, AfterTake), IssueError> {
+        log: &LogWriter,
+    ) -> Result<(Take, bool), IssueError> {
         let mut state = self.lock();
         if state.closed {
             return Err(IssueError::Closed);
         }
         if state.waiters.is_empty() && state.stock.len() >= count {
             let taken = state.take(count, taker);
-            let after = AfterTake {
-                refill: state.wants_refill(watermark),
-                log: !std::mem::replace(&mut state.in_log_queue, true),
-            };
-            return Ok((Take::Now(taken), after));
+            self.tell(&mut state, log);
+            return Ok((Take::Now(taken), state.wants_refill(watermark)));
         }
         if state.drained {
             return Err(IssueError::Exhausted { left: state.stock.len() as u64 });
@@ -163,7 +153,7 @@ impl Pool {
         let (answer, receiver) = oneshot::channel();
         state.waiters.push_back(Waiter { count, taker, answer });
         let refill = !std::mem::replace(&mut state.refilling, true);
-        Ok((Take::Later(receiver), AfterTake { refill, log: false }))
+        Ok((Take::Later(receiver), refill))
     }
 
     /// Claims the refill of a pool below its watermark, or of any that is not full.
@@ -194,21 +184,26 @@ impl Pool {
         Some(state.serials_for(missing.min(PORTION_IDS.max(waiting))))
     }
 
-    /// Adds the IDs of a draw and serves who waits. Returns whether the log writer must be told.
-    pub(crate) fn add(&self, block: Block, drawn: &std::ops::Range<u64>) -> bool {
+    /// Adds the IDs of a draw and serves who waits.
+    pub(crate) fn add(
+        self: &Arc<Self>,
+        block: Block,
+        drawn: &std::ops::Range<u64>,
+        log: &LogWriter,
+    ) {
         let mut state = self.lock();
         state.drawn += drawn.end - drawn.start;
         state.accepted += block.len() as u64;
         state.next_serial = Some(drawn.end);
         state.stock.add(block);
+        self.tell(&mut state, log);
         state.serve_waiters();
-        !std::mem::replace(&mut state.in_log_queue, true)
     }
 
-    /// Ends a refill that found no serials: serves whom it can and tells the others. Returns
-    /// whether the log writer must be told.
-    pub(crate) fn drained(&self) -> bool {
+    /// Ends a refill that found no serials: serves whom it can and tells the others.
+    pub(crate) fn drained(self: &Arc<Self>, log: &LogWriter) {
         let mut state = self.lock();
+        self.tell(&mut state, log);
         state.refilling = false;
         state.drained = true;
         state.next_serial = Some(self.bounds.1);
@@ -225,7 +220,6 @@ impl Pool {
             let _ = waiter.answer.send(answer);
         }
         self.refill_ended.notify_waiters();
-        !std::mem::replace(&mut state.in_log_queue, true)
     }
 
     /// Ends a refill that failed, and everybody's wait.
@@ -288,6 +282,14 @@ impl Pool {
             acceptance: state.acceptance(),
             used_ratio: state.used_ratio(self.bounds),
             next_serial: state.next_serial,
+        }
+    }
+
+    /// Puts the pool into the log writer's queue. Under the same lock as the taking, so that a
+    /// flush that begins after a request was answered knows of its IDs.
+    fn tell(self: &Arc<Self>, state: &mut State, log: &LogWriter) {
+        if !std::mem::replace(&mut state.in_log_queue, true) {
+            log.enqueue(Arc::clone(self) as _);
         }
     }
 

@@ -80,10 +80,7 @@ impl Refiller {
             match self.draw(pool, count).await {
                 Ok(drawn) if drawn.is_empty() => {
                     debug!(pool = pool.label, "{} is exhausted", pool.label);
-                    if pool.drained() {
-                        self.log.enqueue(Arc::clone(pool) as _);
-                    }
-                    return;
+                    return pool.drained(&self.log);
                 }
                 Ok(drawn) => self.add(pool, drawn).await,
                 Err(problem) => {
@@ -125,9 +122,7 @@ impl Refiller {
                     .expect("rendering does not panic")
             }
         };
-        if pool.add(block, &drawn) {
-            self.log.enqueue(Arc::clone(pool) as _);
-        }
+        pool.add(block, &drawn, &self.log);
     }
 }
 
