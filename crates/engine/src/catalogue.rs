@@ -80,7 +80,7 @@ impl Catalogue {
     pub fn find(&self, tenant: &str, name: &str) -> Result<Arc<LiveType>, IssueError> {
         let types = self.types.load();
         types.get(tenant).and_then(|types| types.get(name)).cloned().ok_or_else(|| {
-            IssueError::UnknownType { tenant: tenant.to_owned(), name: name.to_owned() }
+            IssueError::UnknownType { tenant: shortened(tenant), name: shortened(name) }
         })
     }
 
@@ -244,6 +244,13 @@ impl Catalogue {
     fn lock_tenants(&self) -> std::sync::MutexGuard<'_, HashMap<String, Tenant>> {
         self.tenants.lock().expect("no code panics while it holds the tenants")
     }
+}
+
+/// A name that somebody made up may have any length; an answer should not.
+fn shortened(name: &str) -> String {
+    let mut chars = name.chars();
+    let short: String = chars.by_ref().take(64).collect();
+    if chars.next().is_some() { short + "…" } else { short }
 }
 
 fn label(id_type: &IdType) -> String {

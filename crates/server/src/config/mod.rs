@@ -163,6 +163,7 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
         warnings: Vec::new(),
     };
     validate::check_tenants(&config, tree, findings);
+    validate::check_keys(&config, tree, findings);
     validate::check_as_a_whole(&config, tree, findings);
     Some(config)
 }

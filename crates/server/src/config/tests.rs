@@ -162,3 +162,16 @@ fn configured_keys_are_read_and_their_tokens_are_never_shown() {
     assert!(wrong.contains("keys[0].token") && wrong.contains("mtg_<short>_<secret>"), "{wrong}");
     assert!(!wrong.contains("hunter2"), "{wrong}");
 }
+
+#[test]
+fn keys_that_the_server_would_refuse_are_errors() {
+    let token = "mtg_deploy01_0123456789abcdefghjkmnpq";
+    let file = format!(
+        "keys:\n- {{ name: '', token: {token}, scopes: [], tenant: 'a b', requests_per_second: 0 }}\n\
+         - {{ name: twin, token: {token}, scopes: [issue] }}\n"
+    );
+    let error = error(&file, &[]);
+    for field in ["[0].name", "[0].scopes", "[0].tenant", "[0].requests_per_second", "[1].token"] {
+        assert!(error.contains(&format!("keys{field}")), "{field} is missing in {error}");
+    }
+}

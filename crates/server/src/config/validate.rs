@@ -82,6 +82,35 @@ pub(crate) fn check_tenants(config: &Config, tree: &Node, findings: &mut Finding
     }
 }
 
+/// Whether the server would accept the keys.
+pub(crate) fn check_keys(config: &Config, tree: &Node, findings: &mut Findings) {
+    let mut seen = HashMap::new();
+    for (i, key) in config.keys.iter().enumerate() {
+        let path = format!("keys[{i}]");
+        let source = tree.source_of(&path);
+        let mut error = |field: &str, message: String| {
+            findings.error(&source, &format!("{path}.{field}"), message);
+        };
+        if key.name.trim().is_empty() {
+            error("name", "give the key a name of 1 to 100 characters".to_owned());
+        }
+        if key.scopes.is_empty() {
+            error("scopes", "give at least one of issue, batch, scan, admin".to_owned());
+        }
+        if let Some(message) = key.tenant.as_deref().and_then(name_mistake) {
+            error("tenant", message);
+        }
+        let limits = 1..=REQUESTS_PER_SECOND_MAX;
+        if key.requests_per_second.is_some_and(|limit| !limits.contains(&limit)) {
+            let message = format!("use 1 to {REQUESTS_PER_SECOND_MAX}, or null for the default");
+            error("requests_per_second", message);
+        }
+        if seen.insert(key.token.expose(), i).is_some() {
+            error("token", "two keys have the same token".to_owned());
+        }
+    }
+}
+
 /// Why a text cannot be the name of a tenant. `idgen` knows the rule.
 fn name_mistake(tenant: &str) -> Option<String> {
     let kind = Kind::Snowflake(SnowflakeSpec::default());

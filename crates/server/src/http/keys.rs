@@ -133,6 +133,10 @@ pub(crate) async fn create(
 ) -> Response {
     as_caller(&app, &headers, Scope::Admin, async |caller| {
         let order: KeyOrderBody = read_json(&body)?;
+        if !app.engine.keys.any() && !order.scopes.contains(&Scope::Admin) {
+            let detail = "The first key must have the scope admin: from then on keys are needed.";
+            return Err(Problem::invalid(detail));
+        }
         let tenant = match caller.bound_to() {
             None => order.tenant,
             Some(_) => Some(caller.tenant(order.tenant.as_deref())?.into_owned()),

@@ -101,7 +101,7 @@ impl Problem {
     }
 
     pub(crate) fn too_many_requests(rate: RateState) -> Self {
-        let detail = format!("The key may make {} requests per second.", rate.limit);
+        let detail = format!("The key or its tenant may make {} requests per second.", rate.limit);
         let status = StatusCode::TOO_MANY_REQUESTS;
         let mut problem = Self::new(status, "too_many_requests", "Too many requests", detail)
             .retry_after(rate.retry_after_seconds);
