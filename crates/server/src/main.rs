@@ -15,11 +15,6 @@ mod wiring;
 
 use std::process::ExitCode;
 
-/// A request makes a dozen small allocations; with the C library's allocator they take a tenth of
-/// its time.
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
-
 fn main() -> ExitCode {
     match cli::run() {
         Ok(code) => code,

@@ -16,9 +16,6 @@ use crate::error::IssueError;
 /// Shares of a space at which somebody should be told.
 const WARN_AT: [f64; 2] = [0.90, 0.99];
 
-/// IDs that a refill adds at once.
-const PORTION_IDS: usize = 4096;
-
 /// How a draw becomes IDs.
 #[derive(Debug, Clone)]
 pub(crate) enum Renderer {
@@ -180,8 +177,7 @@ impl Pool {
             self.refill_ended.notify_waiters();
             return None;
         }
-        // A large pool is filled in portions, so that requests get their turn in between.
-        Some(state.serials_for(missing.min(PORTION_IDS.max(waiting))))
+        Some(state.serials_for(missing))
     }
 
     /// Adds the IDs of a draw and serves who waits.

@@ -17,7 +17,11 @@ use crate::surroundings::Clock;
 /// Most serials of one draw. It bounds the memory of a refill, and what a crash can lose.
 pub(crate) const DRAW_MAX: u64 = 1 << 20;
 
-/// Draws up to this size are rendered at once; larger ones on a thread that may be busy.
+/// Serials that are rendered and added at a time. A draw costs a write to the disk, so it is made
+/// for all of them at once; rendering costs time on a core, so requests get their turn in between.
+const PORTION: u64 = 4096;
+
+/// Portions up to this size are rendered here; larger ones on a thread that may be busy.
 const RENDER_INLINE_MAX: u64 = 2048;
 
 /// Settings of refills.
@@ -82,7 +86,14 @@ impl Refiller {
                     debug!(pool = pool.label, "{} is exhausted", pool.label);
                     return pool.drained(&self.log);
                 }
-                Ok(drawn) => self.add(pool, drawn).await,
+                Ok(drawn) => {
+                    let mut first = drawn.start;
+                    while first < drawn.end {
+                        let end = drawn.end.min(first + PORTION);
+                        self.add(pool, first..end).await;
+                        first = end;
+                    }
+                }
                 Err(problem) => {
                     self.metrics.draw_failures.inc();
                     error!(pool = pool.label, "cannot draw serials for {}: {problem}", pool.label);
