@@ -82,7 +82,8 @@ pub async fn an_unused_type_changes_freely(fixture: &dyn Fixture) {
             .await
             .unwrap();
         assert_eq!(done, Change::Done);
-        let expected = StoredType { id_type: changed("order"), ..before.clone() };
+        let sealed_key = b"sealed".to_vec();
+        let expected = StoredType { id_type: changed("order"), sealed_key, ..before.clone() };
         assert_eq!(get(&*store, before.id).await.unwrap(), expected);
     }
 }
