@@ -175,22 +175,9 @@ impl Keys {
 
     /// Makes a key. The token is shown once and is never stored.
     pub async fn create(&self, order: KeyOrder) -> Result<(Arc<LiveKey>, String), AdminError> {
-        if let Some(tenant) = &order.tenant {
-            idgen::spec::valid_name("tenant", tenant)?;
-        }
-        check_order(&order)?;
         let short = self.random_text(SHORT_CHARS);
         let secret = self.random_text(SECRET_CHARS);
-        let key = NewApiKey {
-            short: short.clone(),
-            secret_hash: Sha256::digest(secret.as_bytes()).into(),
-            name: order.name,
-            tenant: order.tenant,
-            scopes: order.scopes,
-            requests_per_second: order.requests_per_second,
-            created_at: self.clock.now(),
-            expires_at: order.expires_at,
-        };
+        let key = self.new_key(&short, &secret, order)?;
         let _one_at_a_time = self.changing.lock().await;
         self.store.create_key(&key).await?;
         self.reload().await?;
@@ -202,21 +189,8 @@ impl Keys {
     /// Makes sure that a key exists whose token is known already, such as one from a configuration
     /// file. A key that was revoked stays so.
     pub async fn ensure(&self, token: &str, order: KeyOrder) -> Result<(), AdminError> {
-        if let Some(tenant) = &order.tenant {
-            idgen::spec::valid_name("tenant", tenant)?;
-        }
-        check_order(&order)?;
         let (short, secret) = split_token(token).ok_or(AdminError::NotFound("API key"))?;
-        let key = NewApiKey {
-            short: short.to_owned(),
-            secret_hash: Sha256::digest(secret.as_bytes()).into(),
-            name: order.name,
-            tenant: order.tenant,
-            scopes: order.scopes,
-            requests_per_second: order.requests_per_second,
-            created_at: self.clock.now(),
-            expires_at: order.expires_at,
-        };
+        let key = self.new_key(short, secret, order)?;
         let _one_at_a_time = self.changing.lock().await;
         let known = self.by_short.load().get(short).cloned();
         if let Some(known) = known {
@@ -234,6 +208,24 @@ impl Keys {
         let revoked = self.store.revoke_key(short, self.clock.now()).await?;
         self.reload().await?;
         Ok(revoked)
+    }
+
+    /// What is stored of a key, once the order is found to be right.
+    fn new_key(&self, short: &str, secret: &str, order: KeyOrder) -> Result<NewApiKey, AdminError> {
+        if let Some(tenant) = &order.tenant {
+            idgen::spec::valid_name("tenant", tenant)?;
+        }
+        check_order(&order)?;
+        Ok(NewApiKey {
+            short: short.to_owned(),
+            secret_hash: Sha256::digest(secret.as_bytes()).into(),
+            name: order.name,
+            tenant: order.tenant,
+            scopes: order.scopes,
+            requests_per_second: order.requests_per_second,
+            created_at: self.clock.now(),
+            expires_at: order.expires_at,
+        })
     }
 
     fn random_text(&self, chars: usize) -> String {

@@ -81,6 +81,17 @@ impl Caller {
         }
     }
 
+    /// The tenant that a list is about; none is all of them.
+    pub(crate) fn tenant_to_list<'a>(
+        &self,
+        asked: Option<&'a str>,
+    ) -> Result<Option<Cow<'a, str>>, Problem> {
+        match (self.bound_to(), asked) {
+            (None, None) => Ok(None),
+            (_, asked) => self.tenant(asked).map(Some),
+        }
+    }
+
     /// The one tenant that the caller may see, if it is bound to one.
     pub(crate) fn bound_to(&self) -> Option<&str> {
         self.key.as_ref()?.stored().key.tenant.as_deref()

@@ -85,10 +85,7 @@ pub(crate) async fn list(
     Query(page): Query<PageQuery>,
 ) -> Response {
     as_caller(&app, &headers, Scope::Issue, async |caller| {
-        let tenant = match (caller.bound_to(), tenant.tenant.as_deref()) {
-            (None, None) => None,
-            (_, asked) => Some(caller.tenant(asked)?),
-        };
+        let tenant = caller.tenant_to_list(tenant.tenant.as_deref())?;
         let reports = app.engine.issuer.pools(tenant.as_deref()).await?;
         let (reports, next) =
             page.cut(reports, |report| format!("{}/{}", report.tenant, report.type_name))?;

@@ -68,10 +68,7 @@ pub(crate) async fn list(
     Query(page): Query<PageQuery>,
 ) -> Response {
     as_caller(&app, &headers, Scope::Issue, async |caller| {
-        let tenant = match (caller.bound_to(), tenant.tenant.as_deref()) {
-            (None, None) => None,
-            (_, asked) => Some(caller.tenant(asked)?),
-        };
+        let tenant = caller.tenant_to_list(tenant.tenant.as_deref())?;
         let mut types = app.engine.catalogue.all();
         types.retain(|live| tenant.as_deref().is_none_or(|t| live.stored().id_type.tenant() == t));
         let (types, next) = page.cut(types, |live| {
