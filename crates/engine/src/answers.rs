@@ -1,11 +1,12 @@
 //! Idempotency: the same request with the same key gets the same answer.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use sha2::{Digest as _, Sha256};
-use storage::{Answer, AnswerClaim, AnswerKey, Store, StoreError};
+use storage::{Answer, AnswerClaim, AnswerKey, Claimant, Store, StoreError};
 use tracing::warn;
 
 use crate::surroundings::Clock;
@@ -38,12 +39,15 @@ pub enum Known {
 #[must_use]
 pub struct Claim {
     key: AnswerKey,
+    claimant: Claimant,
 }
 
 /// Remembers answers.
 pub struct Answers {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    instance: String,
+    claims: AtomicI64,
     keep_for: SignedDuration,
     stale_after: SignedDuration,
 }
@@ -53,12 +57,14 @@ impl Answers {
     pub fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
+        instance: String,
         keep_for: Duration,
         request_time_max: Duration,
     ) -> Self {
         let signed = |time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
         let stale_after = signed(request_time_max).saturating_add(STALE_MARGIN);
-        Self { store, clock, keep_for: signed(keep_for), stale_after }
+        let (claims, keep_for) = (AtomicI64::new(0), signed(keep_for));
+        Self { store, clock, instance, claims, keep_for, stale_after }
     }
 
     /// Looks a request up, and claims it if it is new.
@@ -72,8 +78,10 @@ impl Answers {
         let hash: [u8; 32] = Sha256::digest(body).into();
         let now = self.clock.now();
         let stale_before = now.checked_sub(self.stale_after).unwrap_or(Timestamp::MIN);
-        Ok(match self.store.claim_answer(&key, &hash, now, stale_before).await? {
-            AnswerClaim::New => Known::New(Claim { key }),
+        let number = self.claims.fetch_add(1, Ordering::Relaxed);
+        let claimant = Claimant { instance: self.instance.clone(), number };
+        Ok(match self.store.claim_answer(&key, &hash, &claimant, now, stale_before).await? {
+            AnswerClaim::New => Known::New(Claim { key, claimant }),
             AnswerClaim::Answered(answer) => Known::Answered(answer),
             AnswerClaim::InFlight => Known::InFlight,
             AnswerClaim::OtherBody => Known::OtherBody,
@@ -83,7 +91,7 @@ impl Answers {
     /// Keeps the answer to a request. It must not be sent before this succeeded.
     pub async fn keep(&self, claim: Claim, answer: &Answer) -> Result<(), StoreError> {
         let expires = self.clock.now().checked_add(self.keep_for).unwrap_or(Timestamp::MAX);
-        let kept = self.store.keep_answer(&claim.key, answer, expires).await;
+        let kept = self.store.keep_answer(&claim.key, &claim.claimant, answer, expires).await;
         if kept.is_err() {
             self.release(claim).await;
         }
@@ -92,7 +100,7 @@ impl Answers {
 
     /// Forgets a request that failed, so that it can be tried again.
     pub async fn release(&self, claim: Claim) {
-        if let Err(problem) = self.store.release_answer(&claim.key).await {
+        if let Err(problem) = self.store.release_answer(&claim.key, &claim.claimant).await {
             warn!(
                 "cannot release an idempotency key, it is free again once it is stale: {problem}"
             );

@@ -1,16 +1,17 @@
 //! The ID types and tenants that this instance knows, and changes to them.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use arc_swap::ArcSwap;
 use idgen::format::Format;
 use idgen::key::TypeKey;
 use idgen::spec::{IdType, Kind};
-use storage::{Change, Removal, Store, StoredType, Tenant, TypeState};
+use storage::{Change, Removal, Store, StoreError, StoredType, Tenant, TypeState};
 
 use crate::error::{AdminError, IssueError};
-use crate::issuing::{LogWriter, SnowflakeParts};
+use crate::issuing::{LogWriter, PoolMaker};
 use crate::live_type::LiveType;
 use crate::sealing::MasterKey;
 use crate::surroundings::{Clock, Entropy};
@@ -26,16 +27,20 @@ pub enum Put {
     Kept,
 }
 
+/// Attempts at a change that other instances make at the same time.
+const RACES_MAX: u8 = 5;
+
 /// The ID types and tenants that this instance knows.
 pub struct Catalogue {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
     master_key: MasterKey,
-    snowflakes: SnowflakeParts,
+    pools: PoolMaker,
     log: Arc<LogWriter>,
-    pool_size: usize,
     types: ArcSwap<Types>,
+    /// The version of the store's catalogue that is in memory.
+    version: AtomicU64,
     /// Changes are made one at a time, so that what is in memory follows what is stored.
     changing: tokio::sync::Mutex<()>,
     tenants: Mutex<HashMap<String, Tenant>>,
@@ -48,9 +53,8 @@ impl Catalogue {
         clock: Arc<dyn Clock>,
         entropy: Arc<dyn Entropy>,
         master_key: MasterKey,
-        snowflakes: SnowflakeParts,
+        pools: PoolMaker,
         log: Arc<LogWriter>,
-        pool_size: usize,
     ) -> Result<Self, AdminError> {
         let catalogue = Self {
             store,
@@ -58,22 +62,60 @@ impl Catalogue {
             entropy,
             master_key,
             log,
-            snowflakes,
-            pool_size,
+            pools,
             types: ArcSwap::default(),
+            version: AtomicU64::new(u64::MAX),
             changing: tokio::sync::Mutex::default(),
             tenants: Mutex::default(),
         };
+        catalogue.refresh().await?;
+        Ok(catalogue)
+    }
+
+    /// Takes over what other instances have changed, and waits for changes under way here. True if
+    /// there was something new.
+    pub(crate) async fn refresh(&self) -> Result<bool, AdminError> {
+        let _one_at_a_time = self.changing.lock().await;
+        self.reload().await
+    }
+
+    /// The same for whoever makes changes.
+    async fn reload(&self) -> Result<bool, AdminError> {
+        // Read before the rest: what changes meanwhile is found the next time.
+        let version = self.store.catalogue_version().await?;
+        if version == self.version.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let tenants = self.store.list_tenants().await?;
+        *self.lock_tenants() =
+            tenants.into_iter().map(|tenant| (tenant.name.clone(), tenant)).collect();
+        let before = self.types.load_full();
         let mut types = Types::new();
-        for stored in catalogue.store.list_types().await? {
-            let live = catalogue.live(stored)?;
+        for stored in self.store.list_types().await? {
+            let (tenant, name) = (stored.id_type.tenant(), stored.id_type.name());
+            let known = before.get(tenant).and_then(|types| types.get(name));
+            let same = |live: &&Arc<LiveType>| {
+                live.stored().id == stored.id && live.stored().revision == stored.revision
+            };
+            let live = match known.filter(same) {
+                Some(live) => Arc::clone(live),
+                None => self.live(stored)?,
+            };
             insert(&mut types, live);
         }
-        catalogue.types.store(Arc::new(types));
-        let tenants = catalogue.store.list_tenants().await?;
-        *catalogue.lock_tenants() =
-            tenants.into_iter().map(|tenant| (tenant.name.clone(), tenant)).collect();
-        Ok(catalogue)
+        self.types.store(Arc::new(types.clone()));
+        for live in before.values().flat_map(HashMap::values) {
+            if !is_in(&types, live) {
+                live.close(&self.log).await;
+            }
+        }
+        self.version.store(version, Ordering::Release);
+        Ok(true)
+    }
+
+    /// Makes the pools of this deployment.
+    pub(crate) fn pool_maker(&self) -> &PoolMaker {
+        &self.pools
     }
 
     /// A type, retired or not.
@@ -95,15 +137,19 @@ impl Catalogue {
     /// Makes a type, or changes it where that repeats and hides no ID.
     pub(crate) async fn put_type(&self, id_type: &IdType) -> Result<Put, AdminError> {
         let _one_at_a_time = self.changing.lock().await;
-        match self.find(id_type.tenant(), id_type.name()) {
-            Err(_) => self.create(id_type).await.map(|()| Put::Created),
-            Ok(live) => self.change(&live, id_type).await.map(|()| Put::Kept),
+        // Other instances change types as well; whoever loses the race looks again.
+        for _ in 0..RACES_MAX {
+            self.reload().await?;
+            let put = match self.find(id_type.tenant(), id_type.name()) {
+                Err(_) => self.create(id_type).await.map(|()| Put::Created),
+                Ok(live) => self.change(&live, id_type).await.map(|()| Put::Kept),
+            };
+            match put {
+                Err(AdminError::Store(StoreError::Exists(_) | StoreError::Stale)) => {}
+                other => return other,
+            }
         }
-    }
-
-    /// Waits until no change is under way.
-    pub(crate) async fn settled(&self) {
-        drop(self.changing.lock().await);
+        Err(AdminError::Store(StoreError::Stale))
     }
 
     async fn create(&self, id_type: &IdType) -> Result<(), AdminError> {
@@ -138,10 +184,10 @@ impl Catalogue {
         let only_if_unused = !frozen.is_empty();
         match self.store.change_type(old.id, id_type, &changed.sealed_key, only_if_unused).await? {
             Change::TypeIsUsed => Err(AdminError::Frozen(frozen)),
-            Change::Done => {
+            Change::Done(revision) => {
                 // The old pool gives back before the new one draws, so that nothing is missed.
                 live.close(&self.log).await;
-                self.publish(self.live(changed)?);
+                self.publish(self.live(StoredType { revision, ..changed })?);
                 Ok(())
             }
         }
@@ -152,7 +198,7 @@ impl Catalogue {
         match id_type.kind() {
             Kind::Random(_) => {
                 let key = MasterKey::new_type_key(&*self.entropy);
-                self.master_key.seal(&key, &label(id_type), &*self.entropy)
+                self.master_key.seal(&key, &id_type.label(), &*self.entropy)
             }
             _ => Vec::new(),
         }
@@ -165,13 +211,15 @@ impl Catalogue {
         name: &str,
     ) -> Result<Removal, AdminError> {
         let _one_at_a_time = self.changing.lock().await;
+        self.reload().await?;
         let live = self.find(tenant, name).map_err(|_| AdminError::NotFound("ID type"))?;
         let removal = self.store.remove_type(live.stored().id).await?;
         live.close(&self.log).await;
         match removal {
             Removal::Retired => {
                 let state = TypeState::Retired;
-                let stored = StoredType { state, used: true, ..live.stored().clone() };
+                let revision = live.stored().revision + 1;
+                let stored = StoredType { state, revision, used: true, ..live.stored().clone() };
                 self.publish(self.live(stored)?);
             }
             Removal::Deleted => {
@@ -223,7 +271,7 @@ impl Catalogue {
     }
 
     fn live(&self, stored: StoredType) -> Result<Arc<LiveType>, AdminError> {
-        let label = label(&stored.id_type);
+        let label = stored.id_type.label();
         let key = match stored.id_type.kind() {
             Kind::Random(_) => self
                 .master_key
@@ -232,7 +280,7 @@ impl Catalogue {
             _ => TypeKey::new([0; TypeKey::BYTES]),
         };
         let format = Format::new(&stored.id_type, &key);
-        Ok(Arc::new(LiveType::new(stored, format, self.pool_size, &self.snowflakes)))
+        Ok(Arc::new(LiveType::new(stored, format, &self.pools)))
     }
 
     fn publish(&self, live: Arc<LiveType>) {
@@ -253,12 +301,15 @@ fn shortened(name: &str) -> String {
     if chars.next().is_some() { short + "…" } else { short }
 }
 
-fn label(id_type: &IdType) -> String {
-    format!("{}/{}", id_type.tenant(), id_type.name())
-}
-
 fn insert(types: &mut Types, live: Arc<LiveType>) {
     let id_type = &live.stored().id_type;
     let (tenant, name) = (id_type.tenant().to_owned(), id_type.name().to_owned());
     types.entry(tenant).or_default().insert(name, live);
+}
+
+/// Whether this very type is at work.
+fn is_in(types: &Types, live: &Arc<LiveType>) -> bool {
+    let id_type = &live.stored().id_type;
+    let found = types.get(id_type.tenant()).and_then(|types| types.get(id_type.name()));
+    found.is_some_and(|found| Arc::ptr_eq(found, live))
 }

@@ -6,22 +6,33 @@ use std::time::Duration;
 use idgen::error::ParseError;
 use idgen::format::{Format, Parsed};
 use idgen::spec::IdType;
-use storage::{Gap, IssueRecord, Removal, Store, StoreError};
+use storage::{Gap, IssueRecord, Reading, Removal, Store, StoreError};
 use tokio::sync::watch;
-use tracing::{error, info, warn};
+use tracing::{error, info};
 
 use crate::answers::Answers;
 use crate::catalogue::{Catalogue, Put};
+use crate::duties::{self, Duty};
 use crate::error::{AdminError, IssueError};
-use crate::issuing::{Issuer, IssuingSettings, LogWriter, SnowflakeParts};
+use crate::issuing::{
+    Issuer, IssuingSettings, LogWriter, PoolMaker, SharedPoolSet, SnowflakeParts,
+};
 use crate::keys::{KeyOrder, Keys, LiveKey};
 use crate::live_type::LiveType;
+use crate::membership::Membership;
 use crate::metrics::EngineMetrics;
 use crate::sealing::MasterKey;
 use crate::surroundings::{Clock, Entropy};
 
 /// How often expired answers are swept out.
 const PURGE_EVERY: Duration = Duration::from_secs(60);
+
+/// How often an instance looks for changes that others have made. They have to reach it within a
+/// second.
+const FOLLOW_EVERY: Duration = Duration::from_millis(300);
+
+/// How often stock that nobody takes is looked for.
+const IDLE_EVERY: Duration = Duration::from_millis(500);
 
 /// What the engine is built from.
 pub struct EngineParts {
@@ -35,6 +46,8 @@ pub struct EngineParts {
     pub master_key: MasterKey,
     /// A name that no other running process has.
     pub instance: String,
+    /// Pools that this instance shares with others; none if it is alone.
+    pub shared_pools: SharedPoolSet,
 }
 
 /// Settings of the engine.
@@ -48,6 +61,10 @@ pub struct EngineSettings {
     pub request_time_max: Duration,
     /// Requests per second of keys that have no limit of their own.
     pub default_rate: Option<u32>,
+    /// How long an instance may be silent before others take it for gone.
+    pub lease: Duration,
+    /// How often shared pools are looked at, in case that a refill went wrong.
+    pub pool_check: Duration,
 }
 
 /// What became of a serial.
@@ -78,11 +95,13 @@ pub struct Engine {
     /// Issues IDs.
     pub issuer: Arc<Issuer>,
     /// The API keys.
-    pub keys: Keys,
+    pub keys: Arc<Keys>,
     /// Answers to requests with an idempotency key.
     pub answers: Arc<Answers>,
     /// What is counted.
     pub metrics: Arc<EngineMetrics>,
+    membership: Arc<Membership>,
+    shared_pools: SharedPoolSet,
     stop: watch::Sender<bool>,
     tasks: std::sync::Mutex<Vec<tokio::task::JoinHandle<()>>>,
 }
@@ -90,35 +109,35 @@ pub struct Engine {
 impl Engine {
     /// Accounts for what a crash left behind, loads the catalogue and starts the background work.
     pub async fn start(parts: EngineParts, settings: EngineSettings) -> Result<Self, AdminError> {
-        let EngineParts { store, clock, entropy, master_key, instance } = parts;
-        let lost = store.close_lost_draws(&instance, clock.now()).await?;
-        if !lost.is_empty() {
-            let serials: u64 =
-                lost.iter().map(|gap| gap.span.serials.end - gap.span.serials.start).sum();
-            warn!(
-                gaps = lost.len(),
-                serials, "recorded {serials} serials that a crash left unaccounted for as gaps"
-            );
-        }
+        let EngineParts { store, clock, entropy, master_key, instance, shared_pools } = parts;
+        let membership = Membership::join(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            instance.clone(),
+            settings.lease,
+        )
+        .await?;
+        membership.close_losses_now().await?;
         let log = LogWriter::new(Arc::clone(&store), Arc::clone(&clock), instance.clone());
         let snowflakes = SnowflakeParts {
             store: Arc::clone(&store),
             clock: Arc::clone(&clock),
             log: Arc::downgrade(&log),
-            node: store.lease_node(&instance).await?.node,
-            instance: instance.clone(),
+            membership: Arc::clone(&membership),
         };
-        let catalogue = Catalogue::load(
-            Arc::clone(&store),
-            Arc::clone(&clock),
-            Arc::clone(&entropy),
-            master_key,
-            snowflakes,
-            Arc::clone(&log),
-            settings.issuing.pool_sizes.0,
-        )
-        .await?;
-        let catalogue = Arc::new(catalogue);
+        let sizes = settings.issuing.pool_sizes;
+        let pools = PoolMaker { shared: shared_pools.clone(), snowflakes, sizes };
+        let catalogue = Arc::new(
+            Catalogue::load(
+                Arc::clone(&store),
+                Arc::clone(&clock),
+                Arc::clone(&entropy),
+                master_key,
+                pools,
+                Arc::clone(&log),
+            )
+            .await?,
+        );
         let keys =
             Keys::load(Arc::clone(&store), Arc::clone(&clock), entropy, settings.default_rate)
                 .await?;
@@ -126,6 +145,7 @@ impl Engine {
         let answers = Arc::new(Answers::new(
             Arc::clone(&store),
             Arc::clone(&clock),
+            instance,
             settings.keep_answers,
             settings.request_time_max,
         ));
@@ -133,22 +153,65 @@ impl Engine {
         let issuer = Arc::new(Issuer::new(
             Arc::clone(&store),
             clock,
-            instance,
+            Arc::clone(&membership),
             Arc::clone(&catalogue),
             log,
             Arc::clone(&metrics),
             settings.issuing,
         ));
-        let (stop, stopped) = watch::channel(false);
-        let tasks = vec![
-            tokio::spawn({
-                let (issuer, stopped) = (Arc::clone(&issuer), stopped.clone());
-                async move { issuer.write_log(stopped).await }
-            }),
-            tokio::spawn(purge_answers(Arc::clone(&answers), stopped)),
-        ];
-        let tasks = std::sync::Mutex::new(tasks);
-        Ok(Self { store, catalogue, issuer, keys, answers, metrics, stop, tasks })
+        let (stop, _) = watch::channel(false);
+        let engine = Self {
+            store,
+            catalogue,
+            issuer,
+            keys: Arc::new(keys),
+            answers,
+            metrics,
+            membership,
+            shared_pools,
+            stop,
+            tasks: std::sync::Mutex::default(),
+        };
+        engine.start_duties(settings.pool_check);
+        Ok(engine)
+    }
+
+    /// Starts what goes on beside requests.
+    fn start_duties(&self, pool_check: Duration) {
+        let issuer = Arc::clone(&self.issuer);
+        let stopped = self.stop.subscribe();
+        let mut tasks = vec![tokio::spawn(async move { issuer.write_log(stopped).await })];
+        let mut every = |interval, duty| {
+            tasks.push(tokio::spawn(duties::run(duty, interval, self.stop.subscribe())))
+        };
+        every(PURGE_EVERY, Duty::PurgeAnswers(Arc::clone(&self.answers)));
+        every(
+            self.membership.renewal_interval(),
+            Duty::KeepLease {
+                membership: Arc::clone(&self.membership),
+                issuer: Arc::clone(&self.issuer),
+            },
+        );
+        if self.shared_pools.in_company() {
+            every(
+                FOLLOW_EVERY,
+                Duty::FollowCatalogue {
+                    catalogue: Arc::clone(&self.catalogue),
+                    keys: Arc::clone(&self.keys),
+                },
+            );
+            every(IDLE_EVERY, Duty::ReturnIdleStock(Arc::clone(&self.issuer)));
+            every(pool_check, Duty::CheckLevels(Arc::clone(&self.issuer)));
+        }
+        *self.tasks.lock().expect("nobody panics with the tasks") = tasks;
+    }
+
+    /// What there is to measure in the stores.
+    pub fn readings(&self) -> Vec<Reading> {
+        let shared = [&self.shared_pools.ids, &self.shared_pools.serials];
+        let mut readings = self.store.readings();
+        readings.extend(shared.into_iter().flatten().flat_map(|pools| pools.readings()));
+        readings
     }
 
     /// Makes a type or changes it.
@@ -266,6 +329,10 @@ impl Engine {
             }
         }
         self.issuer.shut_down().await;
+        self.membership.leave().await;
+        for pools in [&self.shared_pools.ids, &self.shared_pools.serials].into_iter().flatten() {
+            pools.close().await;
+        }
         if let Err(problem) = self.store.close().await {
             error!("cannot close the store: {problem}");
         }
@@ -289,18 +356,6 @@ impl Drop for Engine {
     fn drop(&mut self) {
         if let Ok(tasks) = self.tasks.get_mut() {
             tasks.iter().for_each(tokio::task::JoinHandle::abort);
-        }
-    }
-}
-
-async fn purge_answers(answers: Arc<Answers>, mut stop: watch::Receiver<bool>) {
-    while !*stop.borrow() {
-        tokio::select! {
-            () = tokio::time::sleep(PURGE_EVERY) => {}
-            _ = stop.changed() => return,
-        }
-        if let Err(problem) = answers.purge().await {
-            warn!("cannot remove expired answers: {problem}");
         }
     }
 }

@@ -58,6 +58,12 @@ impl From<StoreError> for IssueError {
     }
 }
 
+impl From<AdminError> for IssueError {
+    fn from(error: AdminError) -> Self {
+        Self::Unavailable(error.to_string())
+    }
+}
+
 /// Why a type, a tenant or a key was not changed.
 #[derive(Debug, thiserror::Error)]
 pub enum AdminError {

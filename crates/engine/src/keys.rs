@@ -101,6 +101,12 @@ impl Keys {
         Ok(keys)
     }
 
+    /// Takes over what other instances have changed.
+    pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
+        let _one_at_a_time = self.changing.lock().await;
+        self.reload().await
+    }
+
     async fn reload(&self) -> Result<(), StoreError> {
         let before = self.by_short.load();
         let keys = self.store.list_keys().await?.into_iter().map(|stored| {
@@ -192,14 +198,21 @@ impl Keys {
         let (short, secret) = split_token(token).ok_or(AdminError::NotFound("API key"))?;
         let key = self.new_key(short, secret, order)?;
         let _one_at_a_time = self.changing.lock().await;
-        let known = self.by_short.load().get(short).cloned();
-        if let Some(known) = known {
-            let created_at = known.stored.key.created_at;
-            let same = known.stored.key == NewApiKey { created_at, ..key };
-            return if same { Ok(()) } else { Err(AdminError::KeyDiffers(short.to_owned())) };
+        if !self.by_short.load().contains_key(short) {
+            match self.store.create_key(&key).await {
+                // Another instance with the same configuration may have been first.
+                Ok(_) | Err(StoreError::Exists(_)) => self.reload().await?,
+                Err(problem) => return Err(problem.into()),
+            }
         }
-        self.store.create_key(&key).await?;
-        Ok(self.reload().await?)
+        let known = self.by_short.load().get(short).cloned();
+        let known = known.ok_or(AdminError::NotFound("API key"))?;
+        let created_at = known.stored.key.created_at;
+        if known.stored.key == (NewApiKey { created_at, ..key }) {
+            Ok(())
+        } else {
+            Err(AdminError::KeyDiffers(short.to_owned()))
+        }
     }
 
     /// Revokes a key by its public part. False if it was revoked before.

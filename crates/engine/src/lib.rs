@@ -2,11 +2,13 @@
 
 pub mod answers;
 pub mod catalogue;
+mod duties;
 mod engine;
 pub mod error;
 pub mod issuing;
 pub mod keys;
 mod live_type;
+mod membership;
 pub mod metrics;
 mod rate;
 mod sealing;

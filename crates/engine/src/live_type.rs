@@ -9,8 +9,8 @@ use idgen::spec::{Kind, SERIAL_MAX};
 use storage::{StoredType, TypeState};
 
 use crate::error::IssueError;
-use crate::issuing::{IdList, LogWriter, Pool, Renderer, SnowflakeLine, SnowflakeParts};
-use crate::surroundings::{Clock, date_of, day_of};
+use crate::issuing::{IdList, LogWriter, Pool, PoolMaker, Renderer, SnowflakeLine};
+use crate::surroundings::{date_of, day_of};
 
 /// An ID type at work.
 pub struct LiveType {
@@ -43,12 +43,7 @@ pub(crate) struct Today {
 
 impl LiveType {
     /// Puts a type to work. One that cannot work answers every request with the reason.
-    pub(crate) fn new(
-        stored: StoredType,
-        format: Format,
-        pool_size: usize,
-        parts: &SnowflakeParts,
-    ) -> Self {
+    pub(crate) fn new(stored: StoredType, format: Format, pools: &PoolMaker) -> Self {
         let format = Arc::new(format);
         let gapless = matches!(stored.id_type.kind(), Kind::Sequence(spec) if spec.gapless);
         let line = if stored.state == TypeState::Retired {
@@ -60,22 +55,17 @@ impl LiveType {
                 Format::Random(random) => {
                     let renderer = Renderer::Random(Arc::clone(&format));
                     let bounds = (0, random.serials());
-                    let label = label(&stored);
-                    let pool =
-                        Pool::new(stored.id, label, String::new(), renderer, bounds, pool_size);
-                    Line::Random(Arc::new(pool))
+                    Line::Random(Arc::new(pools.make(&stored, String::new(), renderer, bounds)))
                 }
-                Format::Sequence(sequence) => {
-                    match Today::new(&stored, sequence, pool_size, &*parts.clock, None) {
-                        Ok(today) => Line::Sequence(SequenceLine {
-                            format: sequence.clone(),
-                            today: ArcSwap::from_pointee(today),
-                        }),
-                        Err(error) => Line::Closed(error),
-                    }
-                }
+                Format::Sequence(sequence) => match Today::new(&stored, sequence, pools, None) {
+                    Ok(today) => Line::Sequence(SequenceLine {
+                        format: sequence.clone(),
+                        today: ArcSwap::from_pointee(today),
+                    }),
+                    Err(error) => Line::Closed(error),
+                },
                 Format::Snowflake(snowflake) => {
-                    let line = SnowflakeLine::new(stored.id, *snowflake, parts.clone());
+                    let line = SnowflakeLine::new(&stored, *snowflake, pools.snowflakes.clone());
                     Line::Snowflake(Arc::new(line))
                 }
             }
@@ -107,7 +97,7 @@ impl LiveType {
 
     /// `tenant/name`.
     pub(crate) fn label(&self) -> String {
-        label(&self.stored)
+        self.stored.id_type.label()
     }
 
     /// The pool that the type issues from now, if it has one.
@@ -120,23 +110,18 @@ impl LiveType {
     }
 }
 
-fn label(stored: &StoredType) -> String {
-    format!("{}/{}", stored.id_type.tenant(), stored.id_type.name())
-}
-
 impl SequenceLine {
     /// The sequence as of now. On a new day also returns the pool of a period that is over.
     pub(crate) fn today(
         &self,
         stored: &StoredType,
-        pool_size: usize,
-        clock: &dyn Clock,
+        pools: &PoolMaker,
     ) -> Result<(Arc<Today>, Option<Arc<Pool>>), IssueError> {
         let today = self.today.load_full();
-        if today.day == day_of(clock.now_ms()) {
+        if today.day == day_of(pools.now_ms()) {
             return Ok((today, None));
         }
-        let next = Arc::new(Today::new(stored, &self.format, pool_size, clock, Some(&today))?);
+        let next = Arc::new(Today::new(stored, &self.format, pools, Some(&today))?);
         let before = self.today.compare_and_swap(&today, Arc::clone(&next));
         if !Arc::ptr_eq(&before, &today) {
             // Another request was first; its pool is the one to use.
@@ -151,11 +136,10 @@ impl Today {
     fn new(
         stored: &StoredType,
         format: &SequenceFormat,
-        pool_size: usize,
-        clock: &dyn Clock,
+        pools: &PoolMaker,
         before: Option<&Self>,
     ) -> Result<Self, IssueError> {
-        let now = clock.now();
+        let now = pools.snowflakes.clock.now();
         let date = date_of(now);
         let on = format.on(date)?;
         let period = format.reset().period(date);
@@ -163,9 +147,7 @@ impl Today {
             Some(before) if before.pool.period == period => Arc::clone(&before.pool),
             _ => {
                 let bounds = (format.start(), SERIAL_MAX);
-                let renderer = Renderer::Sequence;
-                let label = label(stored);
-                Arc::new(Pool::new(stored.id, label, period, renderer, bounds, pool_size))
+                Arc::new(pools.make(stored, period, Renderer::Sequence, bounds))
             }
         };
         Ok(Self { day: day_of(now.as_millisecond()), on, pool })

@@ -9,6 +9,8 @@ pub struct EngineMetrics {
     pub(crate) ids_issued: Counter,
     pub(crate) refills: Counter,
     pub(crate) draws: Counter,
+    pub(crate) fallback_draws: Counter,
+    pub(crate) top_ups: Counter,
     pub(crate) draw_failures: Counter,
     pub(crate) serials_drawn: Counter,
     pub(crate) requests_waited: Counter,
@@ -21,7 +23,13 @@ impl EngineMetrics {
         let counters = [
             ("ids_issued", "IDs handed out", &self.ids_issued),
             ("refills", "Refills of pools", &self.refills),
-            ("draws", "Ranges of serials drawn from counters", &self.draws),
+            ("draws", "Ranges of serials drawn from counters by this instance", &self.draws),
+            (
+                "fallback_draws",
+                "Draws from the database because the shared pools could not be reached",
+                &self.fallback_draws,
+            ),
+            ("top_ups", "Steps of filling shared pools", &self.top_ups),
             ("draw_failures", "Draws that the store refused", &self.draw_failures),
             ("serials_drawn", "Serials drawn from counters", &self.serials_drawn),
             ("requests_waited", "Requests that found their pool empty", &self.requests_waited),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::error::{AdminError, IssueError};
-use engine::issuing::{IssueRequest, IssuingSettings};
+use engine::issuing::{IssueRequest, IssuingSettings, SharedPoolSet};
 use engine::surroundings::{Clock, Entropy};
 use engine::{Engine, EngineParts, EngineSettings, MasterKey};
 use idgen::key::TypeKey;
@@ -69,6 +69,7 @@ impl Fixture {
             entropy: Arc::new(Counting(AtomicU64::new(0))),
             master_key: MasterKey::new(&TypeKey::new([5; 32])),
             instance: format!("instance-{}", self.starts),
+            shared_pools: SharedPoolSet::default(),
         };
         Arc::new(Engine::start(parts, settings()).await.unwrap())
     }
@@ -98,6 +99,8 @@ fn settings() -> EngineSettings {
         keep_answers: Duration::from_secs(3600),
         request_time_max: Duration::from_secs(30),
         default_rate: None,
+        lease: Duration::from_secs(10),
+        pool_check: Duration::from_secs(30),
     }
 }
 

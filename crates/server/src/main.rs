@@ -10,6 +10,7 @@ mod http;
 mod message;
 mod offline;
 mod serve;
+mod stores;
 mod telemetry;
 mod wiring;
 

@@ -1,6 +1,6 @@
-//! The one place that names concrete parts: which store, which clock, which source of chance.
+//! The places that name concrete parts are this one (clock, chance, how the parts hang together)
+//! and `stores`.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,11 +12,11 @@ use engine::{Engine, EngineParts, EngineSettings, MasterKey};
 use idgen::key::TypeKey;
 use serde_json::{Value, json};
 use storage::Store;
-use storage_sqlite::SqliteStore;
 
 use crate::config::{Authentication, Config, OpenG2p};
 use crate::http::{Access, App, AppParts, Build};
 use crate::offline::key_file;
+use crate::stores::{self, Stores};
 
 /// The wall clock of this machine.
 pub(crate) struct SystemClock;
@@ -44,14 +44,9 @@ fn new_instance_name() -> String {
     hex::encode(bytes)
 }
 
-/// Opens the store that the configuration names.
-pub(crate) fn open_store(config: &Config) -> anyhow::Result<Arc<dyn Store>> {
-    Ok(Arc::new(SqliteStore::open(&config.store.directory)?))
-}
-
 /// Everything that a running server consists of, short of a port.
 pub(crate) async fn start(config: &Config) -> anyhow::Result<(Arc<Engine>, Arc<App>)> {
-    let store = open_store(config)?;
+    let Stores { store, shared_pools } = stores::open(config).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let instance = new_instance_name();
     let parts = EngineParts {
@@ -60,6 +55,7 @@ pub(crate) async fn start(config: &Config) -> anyhow::Result<(Arc<Engine>, Arc<A
         clock: Arc::clone(&clock),
         entropy: Arc::new(SystemEntropy),
         instance: instance.clone(),
+        shared_pools,
     };
     let engine = Arc::new(Engine::start(parts, engine_settings(config)).await?);
     for tenant in &config.tenants {
@@ -116,6 +112,11 @@ fn engine_settings(config: &Config) -> EngineSettings {
         keep_answers: Duration::from_secs(3600 * u64::from(issuing.idempotency_hours)),
         request_time_max: seconds(config.server.request_timeout_seconds),
         default_rate: config.security.requests_per_second,
+        lease: seconds(config.cluster.lease_seconds),
+        pool_check: config.openg2p.as_ref().map_or_else(
+            || seconds(config.cluster.pool_check_seconds),
+            |block| Duration::from_secs(block.pool_check_interval_seconds.clamp(1, 86_400)),
+        ),
     }
 }
 
@@ -178,9 +179,4 @@ fn openg2p_config(block: Option<&OpenG2p>) -> Value {
         .map(|id_type| (id_type.name.clone(), json!({"id_length": id_type.id_length})))
         .collect::<serde_json::Map<_, _>>();
     json!({"id_types": types, "filter_rules": block.filter_rules})
-}
-
-/// Where the data is, for messages.
-pub(crate) fn data_directory(config: &Config) -> &Path {
-    &config.store.directory
 }

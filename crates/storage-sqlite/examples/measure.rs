@@ -67,7 +67,8 @@ async fn draws(
             let store = Arc::clone(store);
             tokio::spawn(async move {
                 let (bounds, now) = ((0, SERIAL_MAX), Timestamp::UNIX_EPOCH);
-                let order = Draw { type_id, period: "", count: 100, bounds, instance: "me", now };
+                let (holder, revision) = ("me", 0);
+                let order = Draw { type_id, period: "", count: 100, bounds, holder, revision, now };
                 let mut worst = Duration::ZERO;
                 for _ in 0..total / tasks {
                     let started = Instant::now();

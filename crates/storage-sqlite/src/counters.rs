@@ -1,15 +1,19 @@
 //! Counters: how far each has been drawn.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
-use storage::{CounterStore, Draw, Gap, GapReason, GivenBack, Result, Span, StoreError, TypeId};
+use storage::{
+    CounterStore, Draw, Gap, GapReason, GivenBack, Losses, Result, Span, StoreError, TypeId,
+    pool_holder,
+};
 
 use crate::error::StepResult;
 use crate::types::mark_used;
-use crate::{SqliteStore, draws, gaps};
+use crate::{SqliteStore, draws, epochs, gaps};
 
 /// An order for serials that can wait for the writer.
 struct Order {
@@ -17,7 +21,8 @@ struct Order {
     period: String,
     count: u64,
     bounds: (u64, u64),
-    instance: String,
+    holder: String,
+    revision: i64,
     now: Timestamp,
 }
 
@@ -46,13 +51,13 @@ fn move_to(
 }
 
 fn draw(connection: &Connection, order: Order) -> StepResult<Range<u64>> {
-    let Order { type_id, period, count, bounds, instance, now } = order;
-    let retired: Option<bool> = connection
-        .prepare_cached("SELECT retired FROM id_types WHERE id = ?1")?
+    let Order { type_id, period, count, bounds, holder, revision, now } = order;
+    let in_force: Option<i64> = connection
+        .prepare_cached("SELECT revision FROM id_types WHERE id = ?1 AND retired = 0")?
         .query_one([type_id.0], |row| row.get(0))
         .optional()?;
-    if retired != Some(false) {
-        return Err(StoreError::NotFound("type").into());
+    if in_force.ok_or(StoreError::NotFound("type"))? != revision {
+        return Err(StoreError::Stale.into());
     }
     let start = next(connection, type_id, &period)?.unwrap_or(bounds.0);
     let stop = start.saturating_add(count).min(bounds.1);
@@ -61,7 +66,7 @@ fn draw(connection: &Connection, order: Order) -> StepResult<Range<u64>> {
     }
     move_to(connection, type_id, &period, stop)?;
     let span = Span { type_id, period, serials: start..stop };
-    draws::insert(connection, &span, &instance, now.as_millisecond())?;
+    draws::insert(connection, &span, &holder, now.as_millisecond())?;
     mark_used(connection, type_id)?;
     Ok(span.serials)
 }
@@ -69,44 +74,112 @@ fn draw(connection: &Connection, order: Order) -> StepResult<Range<u64>> {
 fn give_back(
     connection: &Connection,
     span: &Span,
-    instance: &str,
+    holder: &str,
     now: Timestamp,
 ) -> StepResult<GivenBack> {
-    if span.serials.is_empty() || !draws::is_tail(connection, span, instance)? {
+    if span.serials.is_empty() || !draws::is_tail(connection, span, holder)? {
         return Err(StoreError::NotFound("draw").into());
     }
-    draws::take_off(connection, span)?;
+    draws::take_off(connection, span, Some(holder))?;
     if next(connection, span.type_id, &span.period)? == Some(span.serials.end) {
         move_to(connection, span.type_id, &span.period, span.serials.start)?;
         Ok(GivenBack::ToCounter)
     } else {
-        gaps::insert(connection, span, GapReason::PoolDiscarded, now, instance)?;
+        gaps::insert(connection, span, GapReason::PoolDiscarded, now, holder)?;
         Ok(GivenBack::Gap)
     }
 }
 
-fn close_lost(connection: &Connection, instance: &str, now: Timestamp) -> StepResult<Vec<Gap>> {
-    draws::take_lost(connection, instance)?
-        .into_iter()
-        .map(|lost| gaps::insert(connection, &lost.span, GapReason::Crash, now, &lost.instance))
-        .collect()
+fn hand_over(connection: &Connection, spans: &[Span], from: &str, to: &str) -> StepResult<()> {
+    for span in spans {
+        for part in draws::take_off(connection, span, Some(from))? {
+            draws::insert(connection, &part.span, to, part.drawn_at)?;
+        }
+    }
+    Ok(())
+}
+
+fn close(
+    connection: &Connection,
+    holder: &str,
+    spans: &[Span],
+    reason: GapReason,
+    now: Timestamp,
+) -> StepResult<Vec<Gap>> {
+    let mut closed = Vec::new();
+    for span in spans {
+        for part in draws::take_off(connection, span, Some(holder))? {
+            closed.push(gaps::insert(connection, &part.span, reason, now, holder)?);
+        }
+    }
+    Ok(closed)
+}
+
+/// Whether a holder is a shared pool of some epoch.
+fn is_pool(holder: &str) -> bool {
+    let epoch = holder.rsplit_once('-').and_then(|(_, epoch)| epoch.parse().ok());
+    epoch.is_some_and(|epoch| pool_holder(epoch) == holder)
+}
+
+fn close_lost(connection: &Connection, instance: &str, now: Timestamp) -> StepResult<Losses> {
+    let mut losses = Losses::default();
+    for lost in draws::take_lost(connection, instance)? {
+        let reason = if is_pool(&lost.holder) {
+            GapReason::PoolDiscarded
+        } else {
+            if !losses.gone.contains(&lost.holder) {
+                losses.gone.push(lost.holder.clone());
+            }
+            GapReason::Crash
+        };
+        losses.gaps.push(gaps::insert(connection, &lost.span, reason, now, &lost.holder)?);
+    }
+    Ok(losses)
 }
 
 #[async_trait]
 impl CounterStore for SqliteStore {
     async fn draw(&self, draw_: Draw<'_>) -> Result<Range<u64>> {
-        let Draw { type_id, period, count, bounds, instance, now } = draw_;
-        let (period, instance) = (period.to_owned(), instance.to_owned());
-        let order = Order { type_id, period, count, bounds, instance, now };
+        let Draw { type_id, period, count, bounds, holder, revision, now } = draw_;
+        let (period, holder) = (period.to_owned(), holder.to_owned());
+        let order = Order { type_id, period, count, bounds, holder, revision, now };
         self.writer.run(move |connection| draw(connection, order)).await
     }
 
-    async fn give_back(&self, span: &Span, instance: &str, now: Timestamp) -> Result<GivenBack> {
-        let (span, instance) = (span.clone(), instance.to_owned());
-        self.writer.run(move |connection| give_back(connection, &span, &instance, now)).await
+    async fn give_back(&self, span: &Span, holder: &str, now: Timestamp) -> Result<GivenBack> {
+        let (span, holder) = (span.clone(), holder.to_owned());
+        self.writer.run(move |connection| give_back(connection, &span, &holder, now)).await
     }
 
-    async fn close_lost_draws(&self, instance: &str, now: Timestamp) -> Result<Vec<Gap>> {
+    async fn hand_over(&self, spans: &[Span], from: &str, to: &str) -> Result<()> {
+        let (spans, from, to) = (spans.to_vec(), from.to_owned(), to.to_owned());
+        self.writer.run(move |connection| hand_over(connection, &spans, &from, &to)).await
+    }
+
+    async fn open_draws(&self, holder: &str) -> Result<Vec<Span>> {
+        let holder = holder.to_owned();
+        self.readers.run(move |connection| draws::of_holder(connection, &holder)).await
+    }
+
+    async fn close_draws(
+        &self,
+        holder: &str,
+        spans: &[Span],
+        reason: GapReason,
+        now: Timestamp,
+    ) -> Result<Vec<Gap>> {
+        let (holder, spans) = (holder.to_owned(), spans.to_vec());
+        self.writer.run(move |connection| close(connection, &holder, &spans, reason, now)).await
+    }
+
+    /// One process at a time: whoever else holds anything is gone, and so is every pool, because
+    /// a pool of this store lives in the memory of a process. There is nothing to be patient with.
+    async fn close_lost_draws(
+        &self,
+        instance: &str,
+        _grace: Duration,
+        now: Timestamp,
+    ) -> Result<Losses> {
         let instance = instance.to_owned();
         self.writer.run(move |connection| close_lost(connection, &instance, now)).await
     }
@@ -123,5 +196,15 @@ impl CounterStore for SqliteStore {
                 Ok(counters)
             })
             .await
+    }
+
+    async fn pool_epoch(&self, server: &str, now: Timestamp) -> Result<u64> {
+        let server = server.to_owned();
+        self.writer.run(move |connection| epochs::of_server(connection, &server, now)).await
+    }
+
+    async fn current_pool_epoch(&self) -> Result<Option<u64>> {
+        let current = self.readers.run(epochs::current).await?;
+        Ok(current.map(|(epoch, _)| epoch))
     }
 }

@@ -1,8 +1,10 @@
 //! Serials that will never carry anything.
 
+use std::ops::Range;
+
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
-use storage::{Gap, GapReason, Page, Span, TypeId};
+use storage::{Gap, GapReason, Issue, IssueGroup, Page, Span, TypeId};
 
 use crate::error::{StepResult, corrupt};
 use crate::time::Millis;
@@ -68,6 +70,63 @@ pub(crate) fn insert(
         )?
         .next()
         .ok_or_else(|| corrupt("a gap was not recorded"))?
+}
+
+/// Takes what was issued after all off the gaps that hold it.
+///
+/// An instance that was taken for gone writes its log late. Serials around the issues stay in their
+/// gap: nobody was given them.
+pub(crate) fn take_off(connection: &Connection, group: &IssueGroup) -> StepResult<()> {
+    let Span { type_id, period, serials } = &group.span;
+    let touched: Vec<Gap> = connection
+        .prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM gaps WHERE type_id = ?1 AND period = ?2 AND start < ?3
+             ORDER BY start DESC"
+        ))?
+        .query_and_then(params![type_id.0, period, serials.end], read_row)?
+        // Gaps do not overlap, so those before the span need not be read. Usually that is all.
+        .take_while(|gap| gap.as_ref().map_or(true, |g| g.span.serials.end > serials.start))
+        .collect::<StepResult<_>>()?;
+    for gap in touched {
+        let rest = without(&gap.span.serials, &group.issues);
+        if rest != [gap.span.serials.clone()] {
+            replace(connection, &gap, &rest)?;
+        }
+    }
+    Ok(())
+}
+
+/// What is left of serials without those that were issued. The issues are in order.
+fn without(serials: &Range<u64>, issues: &[Issue]) -> Vec<Range<u64>> {
+    let mut rest = Vec::new();
+    let mut start = serials.start;
+    for issue in issues {
+        let before = start..issue.first.min(serials.end);
+        if !before.is_empty() {
+            rest.push(before);
+        }
+        start = start.max(issue.last.saturating_add(1));
+    }
+    if start < serials.end {
+        rest.push(start..serials.end);
+    }
+    rest
+}
+
+/// Puts what is left of a gap in its place. The first part keeps the number.
+fn replace(connection: &Connection, gap: &Gap, rest: &[Range<u64>]) -> StepResult<()> {
+    let Some((first, others)) = rest.split_first() else {
+        connection.prepare_cached("DELETE FROM gaps WHERE id = ?1")?.execute([gap.id])?;
+        return Ok(());
+    };
+    connection
+        .prepare_cached("UPDATE gaps SET start = ?2, stop = ?3 WHERE id = ?1")?
+        .execute(params![gap.id, first.start, first.end])?;
+    for serials in others {
+        let part = Span { serials: serials.clone(), ..gap.span.clone() };
+        insert(connection, &part, gap.reason, gap.detected_at, &gap.instance)?;
+    }
+    Ok(())
 }
 
 /// The gaps of a type, oldest first.

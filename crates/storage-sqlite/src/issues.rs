@@ -2,11 +2,11 @@
 
 use async_trait::async_trait;
 use rusqlite::{Connection, OptionalExtension, params};
-use storage::{Gap, IssueGroup, IssueRecord, IssueStore, Page, Result, Span, TypeId};
+use storage::{Gap, IssueGroup, IssueRecord, IssueStore, Page, Result, Span, TypeId, packing};
 
 use crate::error::{StepResult, corrupt};
 use crate::types::mark_used;
-use crate::{SqliteStore, codec, draws, gaps};
+use crate::{SqliteStore, draws, gaps};
 
 // The next two are one step in the index each, however many rows there are. Comparing both columns
 // at once, as in (period, width_log2) > (?, ?), would read all rows of the class before.
@@ -32,10 +32,11 @@ fn record(connection: &Connection, group: &IssueGroup) -> StepResult<()> {
     let Some(width_log2) = serials.end.saturating_sub(serials.start).checked_ilog2() else {
         return Ok(());
     };
-    draws::take_off(connection, &group.span)?;
+    draws::take_off(connection, &group.span, None)?;
     if group.issues.is_empty() {
         return Ok(());
     }
+    gaps::take_off(connection, group)?;
     // A group that is there already was written by an attempt whose answer got lost. If it has
     // grown since, the longer one holds what the shorter one held.
     connection
@@ -51,7 +52,7 @@ fn record(connection: &Connection, group: &IssueGroup) -> StepResult<()> {
             width_log2,
             serials.start,
             serials.end,
-            codec::encode(serials.start, &group.issues)
+            packing::encode(serials.start, &group.issues)
         ])?;
     Ok(())
 }
@@ -89,7 +90,7 @@ fn find_in_class(
     while let Some(row) = rows.next()? {
         let start = row.get(0)?;
         let entries = row.get_ref(1)?.as_blob().map_err(rusqlite::Error::from)?;
-        let issues = codec::decode(start, entries)
+        let issues = packing::decode(start, entries)
             .ok_or_else(|| corrupt(format!("the log of type {} at serial {start}", type_id.0)))?;
         for issue in issues {
             let record = IssueRecord { period: period.to_owned(), issue };

@@ -1,14 +1,14 @@
 #![doc = include_str!("../README.md")]
 
 mod answers;
-mod codec;
 mod counters;
 mod draws;
+mod epochs;
 mod error;
 mod gaps;
+mod instances;
 mod issues;
 mod keys;
-mod nodes;
 mod open;
 mod readers;
 #[cfg(test)]
@@ -26,6 +26,7 @@ use storage::{Result, Store};
 pub use error::OpenError;
 
 use error::StepResult;
+use instances::Joined;
 use open::Opened;
 use readers::Readers;
 use writer::Writer;
@@ -36,6 +37,7 @@ pub struct SqliteStore {
     // writer may.
     readers: Readers,
     writer: Writer,
+    joined: Joined,
 }
 
 impl SqliteStore {
@@ -45,7 +47,7 @@ impl SqliteStore {
         let Opened { file, writer, lock } = open::open(directory)?;
         let writer = Writer::start(writer, lock)
             .map_err(|source| OpenError::NotWritable { directory: directory.to_owned(), source })?;
-        Ok(Self { readers: Readers::new(file), writer })
+        Ok(Self { readers: Readers::new(file), writer, joined: Joined::default() })
     }
 }
 

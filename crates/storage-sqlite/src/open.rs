@@ -13,7 +13,10 @@ const DATABASE: &str = "mintage.db";
 const LOCK: &str = "mintage.lock";
 
 /// Each migration in its place: the first makes version 1 of an empty file.
-const MIGRATIONS: [&str; 1] = [include_str!("../migrations/0001_first_tables.sql")];
+const MIGRATIONS: [&str; 2] = [
+    include_str!("../migrations/0001_first_tables.sql"),
+    include_str!("../migrations/0002_revisions_and_holders.sql"),
+];
 
 /// As in the first migration. Zero in a file that nobody has claimed.
 const APPLICATION_ID: i64 = 0x4d4e_5447;

@@ -1,6 +1,7 @@
 //! What is special to this store: the group commit, a full disk, unreadable rows.
 
 use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
 use idgen::spec::{IdType, Kind, SERIAL_MAX, SequenceSpec};
 use jiff::Timestamp;
@@ -30,7 +31,7 @@ async fn new_type(store: &SqliteStore) -> TypeId {
 
 fn order(type_id: TypeId, period: &str) -> Draw<'_> {
     let now = Timestamp::UNIX_EPOCH;
-    Draw { type_id, period, count: 10, bounds: (0, SERIAL_MAX), instance: "me", now }
+    Draw { type_id, period, count: 10, bounds: (0, SERIAL_MAX), holder: "me", revision: 0, now }
 }
 
 /// Runs a step in a task of its own.
@@ -170,8 +171,8 @@ async fn a_caller_that_goes_away_leaves_its_step_whole() {
     gate.open(&store, 1).await;
     assert_eq!(store.draw(order(id, "")).await.unwrap(), 10..20);
     let now = Timestamp::UNIX_EPOCH;
-    let lost = store.close_lost_draws("another", now).await.unwrap();
-    assert_eq!(lost[0].span.serials, 0..10, "it was drawn, and nobody has accounted for it");
+    let lost = store.close_lost_draws("another", Duration::ZERO, now).await.unwrap();
+    assert_eq!(lost.gaps[0].span.serials, 0..10, "it was drawn, and nobody has accounted for it");
 }
 
 #[tokio::test]
@@ -288,7 +289,7 @@ async fn looking_for_a_serial_scans_nothing() {
         })
         .collect();
     store.record_issues(&groups).await.unwrap();
-    store.close_lost_draws("another", Timestamp::UNIX_EPOCH).await.unwrap();
+    store.close_lost_draws("another", Duration::ZERO, Timestamp::UNIX_EPOCH).await.unwrap();
     for number in [0, 1, GROUPS / 2, GROUPS - 1, GROUPS] {
         for (serial, period) in [(number * 20 + 5, None), (number * 20 + 15, Some(""))] {
             let look = move |connection: &rusqlite::Connection| {

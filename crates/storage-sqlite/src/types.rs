@@ -12,7 +12,7 @@ use crate::error::{StepResult, corrupt};
 use crate::time::Millis;
 use crate::{SqliteStore, bump_catalogue};
 
-const COLUMNS: &str = "id, spec, sealed_key, retired, used, created_at";
+const COLUMNS: &str = "id, spec, sealed_key, retired, revision, used, created_at";
 
 fn write_spec(id_type: &IdType) -> StepResult<String> {
     serde_json::to_string(id_type).map_err(|error| corrupt(error.to_string()))
@@ -28,6 +28,7 @@ fn read_type(row: &Row<'_>) -> StepResult<StoredType> {
         id_type,
         sealed_key: row.get("sealed_key")?,
         state,
+        revision: row.get("revision")?,
         used: row.get("used")?,
         created_at: row.get::<_, Millis>("created_at")?.0,
     })
@@ -122,19 +123,23 @@ fn change(
     if !tenant_exists {
         return Err(StoreError::NotFound("tenant").into());
     }
-    connection
+    let revision = connection
         .prepare_cached(
-            "UPDATE id_types SET tenant = ?2, name = ?3, spec = ?4, sealed_key = ?5, retired = 0 \
-             WHERE id = ?1",
+            "UPDATE id_types SET tenant = ?2, name = ?3, spec = ?4, sealed_key = ?5, retired = 0,
+                 revision = revision + 1
+             WHERE id = ?1 RETURNING revision",
         )?
-        .execute(params![id.0, tenant, name, write_spec(id_type)?, sealed_key])?;
+        .query_one(params![id.0, tenant, name, write_spec(id_type)?, sealed_key], |row| {
+            row.get(0)
+        })?;
     bump_catalogue(connection)?;
-    Ok(Change::Done)
+    Ok(Change::Done(revision))
 }
 
 fn remove(connection: &Connection, id: TypeId) -> StepResult<Removal> {
     let (sql, removal) = if is_used(connection, id)? {
-        ("UPDATE id_types SET retired = 1 WHERE id = ?1", Removal::Retired)
+        let sql = "UPDATE id_types SET retired = 1, revision = revision + 1 WHERE id = ?1";
+        (sql, Removal::Retired)
     } else {
         ("DELETE FROM id_types WHERE id = ?1", Removal::Deleted)
     };

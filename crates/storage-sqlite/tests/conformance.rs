@@ -20,6 +20,10 @@ impl Fixture for SqliteFixture {
     async fn open(&self) -> Arc<dyn Store> {
         Arc::new(SqliteStore::open(&self.0.path().join("data")).unwrap())
     }
+
+    fn many_instances(&self) -> bool {
+        false
+    }
 }
 
 storage_tests::conformance!(SqliteFixture);

@@ -2,7 +2,13 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use idgen::spec::{IdType, Kind, SequenceSpec};
+use jiff::Timestamp;
+use storage::{
+    AnswerClaim, AnswerKey, AnswerStore, Claimant, CounterStore, Draw, TypeId, TypeStore,
+};
 use storage_sqlite::{OpenError, SqliteStore};
 use tempfile::TempDir;
 
@@ -93,4 +99,51 @@ fn the_database_of_another_program_is_refused() {
     });
     let error = refusal(&directory);
     assert!(matches!(error, OpenError::NotADatabase { .. }), "{error:?}");
+}
+
+/// A file as the first release has left it after a crash: a type, a draw, a node and a claim.
+fn write_first_release(directory: &Path) {
+    let id_type = IdType::new("acme", "order", Kind::Sequence(SequenceSpec::default())).unwrap();
+    let spec = serde_json::to_string(&id_type).unwrap();
+    fs::create_dir_all(directory).unwrap();
+    with_file(directory, |connection| {
+        connection.execute_batch(include_str!("../migrations/0001_first_tables.sql")).unwrap();
+        connection.pragma_update(None, "user_version", 1).unwrap();
+        connection.execute("INSERT INTO tenants VALUES ('acme', NULL, 0)", []).unwrap();
+        connection
+            .execute("INSERT INTO id_types VALUES (7, 'acme', 'order', ?1, x'', 0, 1, 0)", [spec])
+            .unwrap();
+        connection
+            .execute_batch(
+                "INSERT INTO counters VALUES (7, '', 30);
+                 INSERT INTO draws VALUES (7, '', 30, 10, 'old run', 0);
+                 INSERT INTO nodes VALUES (0, 'old run', 5000);
+                 INSERT INTO answers (scope, key, body_hash, claimed_at)
+                 VALUES ('scope', 'key', zeroblob(32), 0);",
+            )
+            .unwrap();
+    });
+}
+
+#[tokio::test]
+async fn a_file_of_the_first_release_goes_on() {
+    let (_parent, directory) = temporary();
+    write_first_release(&directory);
+    let now = Timestamp::UNIX_EPOCH;
+    let store = SqliteStore::open(&directory).unwrap();
+    let types = store.list_types().await.unwrap();
+    assert_eq!((types.len(), types[0].id, types[0].revision), (1, TypeId(7), 0));
+
+    let lost = store.close_lost_draws("new run", Duration::ZERO, now).await.unwrap();
+    assert_eq!(lost.gone, ["old run"]);
+    assert_eq!(lost.gaps[0].span.serials, 10..30);
+    let (bounds, holder) = ((0, 1000), "new run");
+    let order = Draw { type_id: TypeId(7), period: "", count: 5, bounds, holder, revision: 0, now };
+    assert_eq!(store.draw(order).await.unwrap(), 30..35);
+
+    // Nobody can release the claim any more, so it must not wait until it is stale.
+    let key = AnswerKey { scope: "scope".to_owned(), key: "key".to_owned() };
+    let claimant = Claimant { instance: "new run".to_owned(), number: 0 };
+    let claim = store.claim_answer(&key, &[0; 32], &claimant, now, now).await.unwrap();
+    assert_eq!(claim, AnswerClaim::New);
 }

@@ -5,6 +5,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use idgen::spec::{IdType, Kind, SERIAL_MAX, SequenceSpec};
 use jiff::Timestamp;
@@ -36,7 +37,7 @@ fn draw_until_killed() {
 
 async fn draw_for_ever(store: Arc<SqliteStore>, type_id: TypeId) {
     let (bounds, now) = ((0, SERIAL_MAX), Timestamp::UNIX_EPOCH);
-    let order = Draw { type_id, period: "", count: 7, bounds, instance: "killed", now };
+    let order = Draw { type_id, period: "", count: 7, bounds, holder: "killed", revision: 0, now };
     loop {
         let drawn = store.draw(order).await.unwrap();
         let line = format!("{MARK}{} {}\n", drawn.start, drawn.end);
@@ -91,9 +92,13 @@ async fn acknowledged_draws_survive_kill_9() {
         let store = SqliteStore::open(directory.path()).unwrap();
         let next = next(&store, id).await;
         assert!(next >= drawn[drawn.len() - 1].end);
-        let lost = store.close_lost_draws("survivor", Timestamp::UNIX_EPOCH).await.unwrap();
+        let lost = store
+            .close_lost_draws("survivor", Duration::ZERO, Timestamp::UNIX_EPOCH)
+            .await
+            .unwrap();
+        assert_eq!(lost.gone, ["killed"]);
         let lost_serials: u64 =
-            lost.iter().map(|gap| gap.span.serials.clone().count() as u64).sum();
+            lost.gaps.iter().map(|gap| gap.span.serials.clone().count() as u64).sum();
         assert_eq!(lost_serials, next - first_free, "every draw of the run was left open");
         first_free = next;
     }

@@ -3,7 +3,9 @@
 use storage::{NewApiKey, Scope, Store, Tenant};
 
 use crate::Fixture;
-use crate::support::{ME, at, draw, handed_out, new_sequence, order, reopen, sequence, span};
+use crate::support::{
+    LEASE, ME, at, draw, handed_out, new_sequence, open, order, reopen, sequence, span,
+};
 
 fn key(short: &str) -> NewApiKey {
     NewApiKey {
@@ -38,7 +40,7 @@ impl<'a> Watch<'a> {
 }
 
 pub async fn the_version_grows_with_every_change(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let mut watch = Watch::new(&*store).await;
     let id = new_sequence(&*store, "order").await;
     watch.expect(true, "create a type").await;
@@ -70,7 +72,7 @@ pub async fn the_version_grows_with_every_change(fixture: &dyn Fixture) {
 }
 
 pub async fn the_version_stays_when_nothing_changes(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 10).await;
     store.create_key(&key("abc")).await.unwrap();
@@ -86,14 +88,17 @@ pub async fn the_version_stays_when_nothing_changes(fixture: &dyn Fixture) {
     draw(&*store, id, 10).await;
     store.record_issues(&[handed_out(id, 0..4)]).await.unwrap();
     store.give_back(&span(id, 10..20), ME, at(2)).await.unwrap();
-    store.lease_node(ME).await.unwrap();
+    store.join(ME, LEASE).await.unwrap();
+    store.renew(ME, LEASE).await.unwrap();
+    store.pool_epoch("a server", at(2)).await.unwrap();
+    store.hand_over(&[span(id, 4..6)], ME, "another").await.unwrap();
     store.check().await.unwrap();
     watch.expect(false, "daily work").await;
 }
 
 /// Whoever keeps types in memory keeps with them whether they were used.
 pub async fn the_version_grows_with_the_first_use_of_a_type(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     let mut watch = Watch::new(&*store).await;
     store.draw(order(id, 1)).await.unwrap();
@@ -103,14 +108,14 @@ pub async fn the_version_grows_with_the_first_use_of_a_type(fixture: &dyn Fixtur
 }
 
 pub async fn a_check_of_a_healthy_store_succeeds(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     store.check().await.unwrap();
     let store = reopen(fixture, store).await;
     store.check().await.unwrap();
 }
 
 pub async fn a_closed_store_is_unavailable(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     store.close().await.unwrap();
     let results = [
@@ -125,7 +130,7 @@ pub async fn a_closed_store_is_unavailable(fixture: &dyn Fixture) {
 }
 
 pub async fn closing_twice_is_fine(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     store.close().await.unwrap();
     store.close().await.unwrap();
     drop(store);

@@ -1,15 +1,19 @@
 //! Any history of draws, records, returns and crashes leaves every serial accounted for.
 //!
+//! An instance and a shared pool draw, serials go over from the pool to the instance, and now and
+//! then somebody who was taken for gone writes a log late.
+//!
 //! Histories are made of dice, and a model that knows the fate of every serial runs beside the
 //! store. In the end the store is asked about each one.
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
-use storage::{Draw, GapReason, GivenBack, Issue, IssueGroup, Span, Store, TypeId};
+use storage::{Draw, GapReason, GivenBack, Issue, IssueGroup, Span, Store, TypeId, pool_holder};
 
 use crate::Fixture;
-use crate::support::{Dice, at, crash, merge, merged, new_sequence, reopen};
+use crate::support::{Dice, LEASE, at, crash, merge, merged, new_sequence, reopen};
 
 const HISTORIES: u64 = 6;
 const STEPS: u64 = 120;
@@ -17,7 +21,7 @@ const STEPS: u64 = 120;
 /// What became of a serial.
 #[derive(Debug, Clone, PartialEq)]
 enum Fate {
-    /// It is with an instance.
+    /// It is with a holder.
     Open,
     Issued(Issue),
     Rejected,
@@ -32,7 +36,14 @@ struct Counter {
     /// The fate of each serial from the lower bound on. The counter stands behind the last.
     fates: Vec<Fate>,
     /// What is left of each draw.
-    draws: Vec<Range<u64>>,
+    draws: Vec<Held>,
+}
+
+/// What is left of a draw, or of a part of one that was handed over.
+#[derive(Clone)]
+struct Held {
+    serials: Range<u64>,
+    holder: String,
 }
 
 impl Counter {
@@ -58,6 +69,8 @@ struct World<'a> {
     counters: Vec<Counter>,
     dice: Dice,
     instance: String,
+    /// The holder of the shared pools' draws.
+    pool: String,
     step: u64,
 }
 
@@ -70,6 +83,7 @@ impl World<'_> {
         let place = self.dice.place(&self.counters);
         let count = 1 + self.dice.below(20);
         let now = self.now();
+        let holder = if self.dice.below(2) == 0 { &self.instance } else { &self.pool };
         let counter = &mut self.counters[place];
         let expected = counter.next()..(counter.next() + count).min(counter.bounds.1);
         let draw = Draw {
@@ -77,7 +91,8 @@ impl World<'_> {
             period: counter.period,
             count,
             bounds: counter.bounds,
-            instance: &self.instance,
+            holder,
+            revision: 0,
             now,
         };
         let drawn = self.store.draw(draw).await.unwrap();
@@ -85,7 +100,29 @@ impl World<'_> {
         if !expected.is_empty() {
             assert_eq!(drawn, expected);
             counter.fates.extend(drawn.clone().map(|_| Fate::Open));
-            counter.draws.push(drawn);
+            counter.draws.push(Held { serials: drawn, holder: holder.clone() });
+        }
+    }
+
+    /// Hands over a part of what the pool holds.
+    async fn hand_over(&mut self) {
+        let Some((place, number)) = self.pick() else { return };
+        let Held { serials: left, holder } = self.counters[place].draws[number].clone();
+        let start = left.start + self.dice.below(left.end - left.start);
+        let part = start..start + 1 + self.dice.below(left.end - start);
+        let span = self.counters[place].span(part.clone());
+        self.store.hand_over(&[span], &self.pool, &self.instance).await.unwrap();
+        if holder == self.pool {
+            let draws = &mut self.counters[place].draws;
+            draws.remove(number);
+            for (serials, holder) in [
+                (left.start..part.start, &self.pool),
+                (part.clone(), &self.instance),
+                (part.end..left.end, &self.pool),
+            ] {
+                draws.push(Held { serials, holder: holder.clone() });
+            }
+            draws.retain(|draw| !draw.serials.is_empty());
         }
     }
 
@@ -103,7 +140,7 @@ impl World<'_> {
     /// Hands out or rejects serials from the front of a draw.
     fn use_up(&mut self) -> Option<IssueGroup> {
         let (place, number) = self.pick()?;
-        let left = self.counters[place].draws[number].clone();
+        let left = self.counters[place].draws[number].serials.clone();
         let taken = left.start..left.start + 1 + self.dice.below(left.end - left.start);
         let mut issues = Vec::new();
         let mut next = taken.start;
@@ -125,8 +162,8 @@ impl World<'_> {
             self.counters[place].set(run, &fate);
         }
         let counter = &mut self.counters[place];
-        counter.draws[number].start = taken.end;
-        counter.draws.retain(|draw| !draw.is_empty());
+        counter.draws[number].serials.start = taken.end;
+        counter.draws.retain(|draw| !draw.serials.is_empty());
         Some(IssueGroup { span: counter.span(taken), issues })
     }
 
@@ -137,12 +174,34 @@ impl World<'_> {
         }
     }
 
+    /// Writes a log entry for serials that were given up.
+    async fn record_late(&mut self) {
+        let place = self.dice.place(&self.counters);
+        let at_ms = self.now().as_millisecond();
+        let counter = &mut self.counters[place];
+        let is_gap = |fate: &Fate| matches!(fate, Fate::Gap(_));
+        let lost: Vec<_> = (counter.bounds.0..)
+            .zip(&counter.fates)
+            .filter_map(|(serial, fate)| is_gap(fate).then_some(serial))
+            .collect();
+        if lost.is_empty() {
+            return;
+        }
+        let first = lost[self.dice.place(&lost)];
+        let run = (first..).take(4).take_while(|serial| lost.contains(serial)).count() as u64;
+        let issued = first..first + 1 + self.dice.below(run);
+        let issue = Issue { first, last: issued.end - 1, key_id: 9, at_ms };
+        let group = IssueGroup { span: counter.span(issued.clone()), issues: vec![issue.clone()] };
+        self.store.record_issues(&[group]).await.unwrap();
+        counter.set(issued, &Fate::Issued(issue));
+    }
+
     async fn give_back(&mut self) {
         let Some((place, number)) = self.pick() else { return };
-        let left = self.counters[place].draws[number].clone();
+        let Held { serials: left, holder } = self.counters[place].draws[number].clone();
         let given = left.start + self.dice.below(left.end - left.start)..left.end;
         let span = self.counters[place].span(given.clone());
-        let back = self.store.give_back(&span, &self.instance, self.now()).await.unwrap();
+        let back = self.store.give_back(&span, &holder, self.now()).await.unwrap();
         let counter = &mut self.counters[place];
         if given.end == counter.next() {
             assert_eq!(back, GivenBack::ToCounter);
@@ -151,27 +210,41 @@ impl World<'_> {
             assert_eq!(back, GivenBack::Gap);
             counter.set(given.clone(), &Fate::Gap(GapReason::PoolDiscarded));
         }
-        counter.draws[number].end = given.start;
-        counter.draws.retain(|draw| !draw.is_empty());
+        counter.draws[number].serials.end = given.start;
+        counter.draws.retain(|draw| !draw.serials.is_empty());
     }
 
-    /// Starts again, in an orderly way or not, as another instance.
-    async fn restart(mut self) -> Self {
+    /// Starts again, in an orderly way or not, as another instance, and with the same pool server
+    /// or another.
+    async fn restart(mut self, new_server: bool) -> Self {
         self.store = if self.dice.below(2) == 0 {
             reopen(self.fixture, self.store).await
         } else {
             crash(self.fixture, self.store).await
         };
         self.instance = format!("run {}", self.step);
-        let found = self.store.close_lost_draws(&self.instance, self.now()).await.unwrap();
+        self.store.join(&self.instance, LEASE).await.unwrap();
+        if new_server {
+            self.pool = new_pool(&*self.store, self.now()).await;
+        }
+        // An epoch that ends with this step has to have ended longer ago than no time at all.
+        self.step += 1;
+        let (grace, now) = (Duration::ZERO, self.now());
+        let found = self.store.close_lost_draws(&self.instance, grace, now).await.unwrap();
         let mut expected = Vec::new();
         for counter in &mut self.counters {
             for draw in std::mem::take(&mut counter.draws) {
-                counter.set(draw.clone(), &Fate::Gap(GapReason::Crash));
-                expected.push(counter.span(draw));
+                if self.fixture.many_instances() && draw.holder == self.pool {
+                    counter.draws.push(draw);
+                    continue;
+                }
+                let of_pool = draw.holder.starts_with("pool-");
+                let reason = if of_pool { GapReason::PoolDiscarded } else { GapReason::Crash };
+                counter.set(draw.serials.clone(), &Fate::Gap(reason));
+                expected.push(counter.span(draw.serials));
             }
         }
-        assert_eq!(merged(&found), merge(expected));
+        assert_eq!(merged(&found.gaps), merge(expected));
         self
     }
 
@@ -205,6 +278,13 @@ impl World<'_> {
     }
 }
 
+/// The pool of an epoch that begins with this.
+async fn new_pool(store: &dyn Store, now: jiff::Timestamp) -> String {
+    let current = store.current_pool_epoch().await.unwrap();
+    let server = format!("the server after epoch {current:?}");
+    pool_holder(store.pool_epoch(&server, now).await.unwrap())
+}
+
 pub async fn every_serial_is_accounted_for_in_any_history(fixture: &dyn Fixture) {
     let mut store = fixture.open().await;
     for seed in 0..HISTORIES {
@@ -224,17 +304,25 @@ pub async fn every_serial_is_accounted_for_in_any_history(fixture: &dyn Fixture)
             counter(b, "2026", (1001, 1 << 40)),
         ];
         let instance = "the first run".to_owned();
-        let mut world = World { fixture, store, counters, dice: Dice(seed), instance, step: 0 };
+        store.join(&instance, LEASE).await.unwrap();
+        let pool = new_pool(&*store, at(0)).await;
+        let dice = Dice(seed);
+        let mut world = World { fixture, store, counters, dice, instance, pool, step: 0 };
         while world.step < STEPS {
             world.step += 1;
-            match world.dice.below(20) {
+            match world.dice.below(26) {
                 0..=7 => world.draw().await,
                 8..=15 => world.record().await,
                 16..=18 => world.give_back().await,
-                _ => world = world.restart().await,
+                19..=22 => world.hand_over().await,
+                23..=24 => world.record_late().await,
+                _ => {
+                    let new_server = world.dice.below(2) == 0;
+                    world = world.restart(new_server).await;
+                }
             }
         }
-        world = world.restart().await;
+        world = world.restart(true).await;
         world.check().await;
         store = world.store;
     }

@@ -3,7 +3,7 @@
 use storage::{NewApiKey, Scope, StoreError};
 
 use crate::Fixture;
-use crate::support::{at, reopen};
+use crate::support::{at, open, reopen};
 
 fn key(short: &str) -> NewApiKey {
     NewApiKey {
@@ -19,7 +19,7 @@ fn key(short: &str) -> NewApiKey {
 }
 
 pub async fn a_key_comes_back_as_it_was_stored(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let limited = key("limited");
     let free = NewApiKey {
         tenant: None,
@@ -41,7 +41,7 @@ pub async fn a_key_comes_back_as_it_was_stored(fixture: &dyn Fixture) {
 }
 
 pub async fn a_taken_public_part_is_refused(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     store.create_key(&key("abc")).await.unwrap();
     let other = NewApiKey { secret_hash: [1; 32], name: "other".to_owned(), ..key("abc") };
     for _ in 0..2 {
@@ -54,7 +54,7 @@ pub async fn a_taken_public_part_is_refused(fixture: &dyn Fixture) {
 }
 
 pub async fn a_key_is_revoked_once(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     store.create_key(&key("abc")).await.unwrap();
     store.create_key(&key("def")).await.unwrap();
     assert!(store.revoke_key("abc", at(5)).await.unwrap());
@@ -66,7 +66,7 @@ pub async fn a_key_is_revoked_once(fixture: &dyn Fixture) {
 }
 
 pub async fn keys_are_listed_oldest_first_with_growing_numbers(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     for short in ["b", "c", "a"] {
         store.create_key(&key(short)).await.unwrap();
     }
@@ -77,7 +77,7 @@ pub async fn keys_are_listed_oldest_first_with_growing_numbers(fixture: &dyn Fix
 }
 
 pub async fn unknown_keys_cannot_be_revoked(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let refused = store.revoke_key("abc", at(5)).await;
     assert!(matches!(refused, Err(StoreError::NotFound("key"))), "{refused:?}");
 }

@@ -10,19 +10,27 @@ pub mod answers;
 #[doc(hidden)]
 pub mod catalogue;
 #[doc(hidden)]
+pub mod claims;
+#[doc(hidden)]
 pub mod counters;
+#[doc(hidden)]
+pub mod epochs;
 #[doc(hidden)]
 pub mod history;
 #[doc(hidden)]
+pub mod holders;
+#[doc(hidden)]
+pub mod instances;
+#[doc(hidden)]
 pub mod keys;
+#[doc(hidden)]
+pub mod late_log;
 #[doc(hidden)]
 pub mod log;
 #[doc(hidden)]
 pub mod lookup;
 #[doc(hidden)]
 pub mod lost_draws;
-#[doc(hidden)]
-pub mod nodes;
 #[doc(hidden)]
 pub mod returns;
 mod support;
@@ -41,8 +49,13 @@ pub trait Fixture: Send + Sync {
 
     /// Opens the store over what is there. The suite opens it again after it has closed or dropped
     /// the one before; a store that is dropped without being closed stands for a crash, so
-    /// whichever instance used it counts as gone.
+    /// whichever instance used it counts as gone. Where instances have leases, every lease that
+    /// was taken through an earlier store has run out when this returns. Shared pools live on.
     async fn open(&self) -> Arc<dyn Store>;
+
+    /// Whether several instances may use the store at once, each as long as its lease. The other
+    /// kind takes whoever is not the one that asks to be gone, and shared pools with it.
+    fn many_instances(&self) -> bool;
 }
 
 /// Runs one behaviour on a runtime of its own, with more than one thread.
@@ -103,6 +116,13 @@ macro_rules! conformance {
                 a_closed_store_is_unavailable
                 closing_twice_is_fine
             }
+            claims {
+                only_the_claimant_keeps_or_releases
+                a_claim_that_was_taken_over_is_lost_to_its_first_owner
+                the_claim_of_an_instance_that_is_gone_is_taken_over
+                an_answer_outlives_its_instance
+                the_claim_of_another_instance_counts_while_it_lives
+            }
             counters {
                 draws_are_disjoint_and_consecutive_under_concurrency
                 the_first_draw_starts_at_the_lower_bound
@@ -112,9 +132,36 @@ macro_rules! conformance {
                 periods_and_types_are_separate_counters
                 counters_never_go_back_over_a_reopening
                 a_draw_from_an_unknown_or_retired_type_is_refused
+                a_draw_for_another_revision_is_refused
+            }
+            epochs {
+                there_is_no_epoch_before_the_first_server
+                a_server_keeps_its_epoch
+                every_change_of_server_begins_an_epoch
+                instances_that_meet_a_new_server_agree
             }
             history {
                 every_serial_is_accounted_for_in_any_history
+            }
+            holders {
+                open_draws_are_what_a_holder_has_not_accounted_for
+                what_leaves_a_pool_is_with_the_instance
+                what_a_pool_does_not_hold_is_not_handed_over
+                issues_are_taken_off_a_pool_as_well
+                closing_draws_records_what_is_still_held
+                a_crash_loses_what_had_left_the_pool
+                a_pool_is_lost_when_its_epoch_has_ended
+            }
+            instances {
+                joining_twice_gives_the_same_node
+                only_who_has_joined_renews
+                who_has_left_is_not_reported_as_gone
+                a_lease_that_is_renewed_late_counts_if_nobody_noticed
+                a_successor_takes_the_node_of_the_one_that_is_gone
+                living_instances_hold_different_nodes
+                many_that_join_at_once_get_different_nodes
+                a_lease_that_ran_out_is_reported_once
+                an_instance_never_reports_itself
             }
             keys {
                 a_key_comes_back_as_it_was_stored
@@ -122,6 +169,15 @@ macro_rules! conformance {
                 a_key_is_revoked_once
                 keys_are_listed_oldest_first_with_growing_numbers
                 unknown_keys_cannot_be_revoked
+            }
+            late_log {
+                what_was_issued_after_all_is_no_gap
+                a_whole_gap_can_vanish
+                serials_around_late_issues_stay_gaps
+                parts_of_a_gap_have_numbers_of_their_own
+                discarded_serials_can_turn_out_to_be_issued
+                late_issues_leave_other_counters_alone
+                late_issues_come_off_gaps_and_draws_together
             }
             log {
                 recording_takes_serials_off_the_front_of_a_draw
@@ -147,15 +203,10 @@ macro_rules! conformance {
                 a_clean_history_has_no_lost_draws
                 closing_lost_draws_twice_finds_nothing_more
                 the_own_draws_of_an_instance_are_not_lost
+                what_another_instance_holds_is_lost_only_without_it
                 gaps_are_found_at_all_boundaries
                 gaps_are_listed_in_pages
                 gaps_survive_a_reopening
-            }
-            nodes {
-                a_new_node_has_used_no_time
-                reserved_time_never_goes_back
-                reserved_time_survives_a_reopening
-                time_is_only_reserved_for_a_node_that_is_held
             }
             returns {
                 the_tail_of_a_counter_goes_back_to_it
@@ -164,6 +215,7 @@ macro_rules! conformance {
                 what_a_draw_does_not_hold_cannot_be_given_back
                 given_back_serials_are_drawn_again_once
                 draws_given_back_in_reverse_order_all_go_back
+                what_a_pool_holds_goes_back_as_well
             }
             tenants {
                 a_tenant_is_made_and_changed
@@ -177,6 +229,7 @@ macro_rules! conformance {
                 a_taken_name_is_refused
                 an_unused_type_changes_freely
                 a_used_type_changes_only_where_allowed
+                the_revision_grows_with_every_change
                 a_type_is_never_renamed_onto_another
                 an_unused_type_is_deleted
                 a_used_type_is_retired_and_revived

@@ -4,11 +4,11 @@ use storage::{Issue, IssueGroup, StoreError};
 
 use crate::Fixture;
 use crate::support::{
-    draw, gaps, handed_out, issue, lost, new_sequence, new_snowflake, order, rejected, span,
+    draw, gaps, handed_out, issue, lost, new_sequence, new_snowflake, open, order, rejected, span,
 };
 
 pub async fn recording_takes_serials_off_the_front_of_a_draw(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 10).await;
     draw(&*store, id, 10).await;
@@ -19,7 +19,7 @@ pub async fn recording_takes_serials_off_the_front_of_a_draw(fixture: &dyn Fixtu
 }
 
 pub async fn recording_everything_settles_a_draw(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     for _ in 0..3 {
         draw(&*store, id, 10).await;
@@ -30,7 +30,7 @@ pub async fn recording_everything_settles_a_draw(fixture: &dyn Fixture) {
 }
 
 pub async fn rejected_serials_alone_are_accounted_for(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 10).await;
     store.record_issues(&[rejected(id, 0..4)]).await.unwrap();
@@ -42,7 +42,7 @@ pub async fn rejected_serials_alone_are_accounted_for(fixture: &dyn Fixture) {
 
 /// A log that is written out of order must not make the serials before it look accounted for.
 pub async fn recording_in_the_middle_leaves_both_sides_open(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 10).await;
     store.record_issues(&[handed_out(id, 4..6)]).await.unwrap();
@@ -52,7 +52,7 @@ pub async fn recording_in_the_middle_leaves_both_sides_open(fixture: &dyn Fixtur
 
 /// After a failure whose outcome is not clear the same group is written again.
 pub async fn recording_twice_changes_nothing(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let (id, event) = (new_sequence(&*store, "order").await, new_snowflake(&*store, "event").await);
     draw(&*store, id, 10).await;
     let groups = [handed_out(id, 0..4), rejected(id, 4..5), handed_out(event, 1000..1004)];
@@ -74,7 +74,7 @@ pub async fn recording_twice_changes_nothing(fixture: &dyn Fixture) {
 }
 
 pub async fn groups_of_several_types_are_recorded_together(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let (a, b) = (new_sequence(&*store, "a").await, new_sequence(&*store, "b").await);
     let event = new_snowflake(&*store, "event").await;
     draw(&*store, a, 5).await;
@@ -89,7 +89,7 @@ pub async fn groups_of_several_types_are_recorded_together(fixture: &dyn Fixture
 }
 
 pub async fn the_log_of_a_retired_type_goes_on(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 5).await;
     store.remove_type(id).await.unwrap();
@@ -103,7 +103,7 @@ pub async fn the_log_of_a_retired_type_goes_on(fixture: &dyn Fixture) {
 }
 
 pub async fn recording_nothing_is_fine(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 5).await;
     store.record_issues(&[]).await.unwrap();

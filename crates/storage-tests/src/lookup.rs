@@ -4,7 +4,9 @@ use idgen::spec::SERIAL_MAX;
 use storage::{Draw, Issue, IssueGroup, IssueRecord, Span, Store, TypeId};
 
 use crate::Fixture;
-use crate::support::{draw, handed_out, issue, new_sequence, new_snowflake, order, reopen, span};
+use crate::support::{
+    draw, handed_out, issue, new_sequence, new_snowflake, open, order, reopen, span,
+};
 
 /// The issues that a serial is found in, in any period.
 async fn find(store: &dyn Store, id: TypeId, serial: u64) -> Vec<Issue> {
@@ -13,7 +15,7 @@ async fn find(store: &dyn Store, id: TypeId, serial: u64) -> Vec<Issue> {
 }
 
 pub async fn serials_are_found_at_all_boundaries(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 40).await;
     // A filter has rejected 10, 11, 16 to 19, 22, and 25 to 29.
@@ -38,7 +40,7 @@ pub async fn serials_are_found_at_all_boundaries(fixture: &dyn Fixture) {
 }
 
 pub async fn groups_of_every_width_are_told_apart(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     let drawn = draw(&*store, id, 10_000).await;
     let mut next = drawn.start;
@@ -59,7 +61,7 @@ pub async fn groups_of_every_width_are_told_apart(fixture: &dyn Fixture) {
 }
 
 pub async fn periods_are_told_apart(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     let mut expected = Vec::new();
     for (period, first) in [("", 0), ("2025", 2), ("2026", 4)] {
@@ -93,7 +95,7 @@ pub async fn periods_are_told_apart(fixture: &dyn Fixture) {
 pub async fn overlapping_groups_are_told_apart(fixture: &dyn Fixture) {
     const BASE: u64 = 1 << 60;
     const NODES: u64 = 3;
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_snowflake(&*store, "event").await;
     let first = |node: u64, step: u64| BASE + step * 1000 + node * 100;
     let mut groups = Vec::new();
@@ -122,7 +124,7 @@ pub async fn overlapping_groups_are_told_apart(fixture: &dyn Fixture) {
 }
 
 pub async fn a_narrow_group_within_a_wide_one_is_found(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_snowflake(&*store, "event").await;
     let wide = IssueGroup {
         span: span(id, 1_000..1_000_001),
@@ -144,7 +146,7 @@ pub async fn a_narrow_group_within_a_wide_one_is_found(fixture: &dyn Fixture) {
 }
 
 pub async fn snowflakes_at_the_end_of_the_space_are_found(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_snowflake(&*store, "event").await;
     let everything = IssueGroup {
         span: span(id, 0..SERIAL_MAX),
@@ -161,7 +163,7 @@ pub async fn snowflakes_at_the_end_of_the_space_are_found(fixture: &dyn Fixture)
 }
 
 pub async fn all_fields_of_an_issue_come_back_after_reopening(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 1_000).await;
     let issues: Vec<_> = [(1, 0, 1_790_000_000_000), (9, i64::MAX, 0), (10, 7, -1), (500, 1, 1)]

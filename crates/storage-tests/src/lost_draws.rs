@@ -1,15 +1,15 @@
 //! What a crash leaves behind, and gaps in general.
 
-use storage::{Draw, GapReason, Page, Span, Store, TypeId};
+use storage::{Draw, GapReason, Losses, Page, Span, Store, TypeId};
 
 use crate::Fixture;
 use crate::support::{
-    ME, SUCCESSOR, at, crash, draw, gaps, handed_out, merged, new_sequence, order, rejected,
-    reopen, span,
+    ME, SUCCESSOR, at, close_lost, crash, draw, gaps, handed_out, held, merged, new_sequence, open,
+    order, rejected, reopen, span,
 };
 
 pub async fn a_crash_leaves_exactly_what_was_not_accounted_for(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let (a, b) = (new_sequence(&*store, "a").await, new_sequence(&*store, "b").await);
     draw(&*store, a, 10).await;
     draw(&*store, a, 10).await;
@@ -19,7 +19,8 @@ pub async fn a_crash_leaves_exactly_what_was_not_accounted_for(fixture: &dyn Fix
     store.record_issues(&[handed_out(b, 0..10)]).await.unwrap();
     store.give_back(&span(a, 15..20), ME, at(2)).await.unwrap();
     let store = crash(fixture, store).await;
-    let found = store.close_lost_draws(SUCCESSOR, at(9)).await.unwrap();
+    let Losses { gone, gaps: found } = close_lost(&*store, SUCCESSOR, 9).await;
+    assert_eq!(gone, [ME]);
     let this_year = Span { type_id: a, period: "2026".to_owned(), serials: 0..10 };
     assert_eq!(merged(&found), [span(a, 5..15), this_year]);
     for gap in &found {
@@ -31,36 +32,51 @@ pub async fn a_crash_leaves_exactly_what_was_not_accounted_for(fixture: &dyn Fix
 }
 
 pub async fn a_clean_history_has_no_lost_draws(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 10).await;
     store.record_issues(&[handed_out(id, 0..6)]).await.unwrap();
     store.give_back(&span(id, 6..10), ME, at(2)).await.unwrap();
     let store = reopen(fixture, store).await;
-    assert_eq!(store.close_lost_draws(SUCCESSOR, at(9)).await.unwrap(), []);
+    assert_eq!(close_lost(&*store, SUCCESSOR, 9).await.gaps, []);
     assert_eq!(gaps(&*store, id).await, []);
 }
 
 pub async fn closing_lost_draws_twice_finds_nothing_more(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 10).await;
     let store = crash(fixture, store).await;
-    let found = store.close_lost_draws(SUCCESSOR, at(9)).await.unwrap();
+    let found = close_lost(&*store, SUCCESSOR, 9).await.gaps;
     assert_eq!(merged(&found), [span(id, 0..10)]);
-    assert_eq!(store.close_lost_draws(SUCCESSOR, at(10)).await.unwrap(), []);
+    assert_eq!(close_lost(&*store, SUCCESSOR, 10).await, Losses::default());
     let store = crash(fixture, store).await;
-    assert_eq!(store.close_lost_draws("third run", at(11)).await.unwrap(), []);
+    assert_eq!(close_lost(&*store, "third run", 11).await.gaps, []);
     assert_eq!(gaps(&*store, id).await, found);
 }
 
 pub async fn the_own_draws_of_an_instance_are_not_lost(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 10).await;
-    assert_eq!(store.close_lost_draws(ME, at(9)).await.unwrap(), []);
+    assert_eq!(close_lost(&*store, ME, 9).await, Losses::default());
     store.record_issues(&[handed_out(id, 0..10)]).await.unwrap();
     assert_eq!(gaps(&*store, id).await, []);
+}
+
+/// Where several instances may live, only the draws of those that are gone are lost.
+pub async fn what_another_instance_holds_is_lost_only_without_it(fixture: &dyn Fixture) {
+    let store = open(fixture).await;
+    let id = new_sequence(&*store, "order").await;
+    draw(&*store, id, 10).await;
+    let Losses { gone, gaps: found } = close_lost(&*store, SUCCESSOR, 9).await;
+    if fixture.many_instances() {
+        assert_eq!((gone, found), (vec![], vec![]));
+        assert_eq!(held(&*store, ME).await, [span(id, 0..10)]);
+    } else {
+        assert_eq!((gone, merged(&found)), (vec![ME.to_owned()], vec![span(id, 0..10)]));
+        assert_eq!(held(&*store, ME).await, []);
+    }
 }
 
 /// Two gaps, 4..10 and 14..20, in each of two periods.
@@ -82,7 +98,7 @@ async fn with_gaps(store: &dyn Store) -> TypeId {
 }
 
 pub async fn gaps_are_found_at_all_boundaries(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = with_gaps(&*store).await;
     let all = gaps(&*store, id).await;
     assert_eq!(all.len(), 4);
@@ -100,7 +116,7 @@ pub async fn gaps_are_found_at_all_boundaries(fixture: &dyn Fixture) {
 }
 
 pub async fn gaps_are_listed_in_pages(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = with_gaps(&*store).await;
     let other = new_sequence(&*store, "other").await;
     draw(&*store, other, 10).await;
@@ -122,7 +138,7 @@ pub async fn gaps_are_listed_in_pages(fixture: &dyn Fixture) {
 }
 
 pub async fn gaps_survive_a_reopening(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = with_gaps(&*store).await;
     let all = gaps(&*store, id).await;
     let store = reopen(fixture, store).await;

@@ -5,7 +5,10 @@ use std::ops::Range;
 use storage::{GapReason, GivenBack, Span, Store, StoreError, TypeId};
 
 use crate::Fixture;
-use crate::support::{ME, SUCCESSOR, at, draw, gaps, handed_out, lost, new_sequence, reopen, span};
+use crate::support::{
+    ME, SUCCESSOR, at, draw, filled_pool, gaps, handed_out, held, lost, new_sequence, open, reopen,
+    span,
+};
 
 async fn give_back(store: &dyn Store, id: TypeId, serials: Range<u64>) -> GivenBack {
     store.give_back(&span(id, serials), ME, at(5)).await.unwrap()
@@ -16,7 +19,7 @@ async fn next(store: &dyn Store, id: TypeId) -> u64 {
 }
 
 pub async fn the_tail_of_a_counter_goes_back_to_it(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 10).await;
     store.record_issues(&[handed_out(id, 0..4)]).await.unwrap();
@@ -27,7 +30,7 @@ pub async fn the_tail_of_a_counter_goes_back_to_it(fixture: &dyn Fixture) {
 }
 
 pub async fn a_part_of_the_tail_goes_back(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 10).await;
     assert_eq!(give_back(&*store, id, 7..10).await, GivenBack::ToCounter);
@@ -38,7 +41,7 @@ pub async fn a_part_of_the_tail_goes_back(fixture: &dyn Fixture) {
 }
 
 pub async fn what_is_not_the_tail_becomes_a_gap(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 10).await;
     draw(&*store, id, 10).await;
@@ -53,7 +56,7 @@ pub async fn what_is_not_the_tail_becomes_a_gap(fixture: &dyn Fixture) {
 }
 
 pub async fn what_a_draw_does_not_hold_cannot_be_given_back(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     let other = new_sequence(&*store, "other").await;
     draw(&*store, id, 10).await;
@@ -81,7 +84,7 @@ pub async fn what_a_draw_does_not_hold_cannot_be_given_back(fixture: &dyn Fixtur
 }
 
 pub async fn given_back_serials_are_drawn_again_once(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 10).await;
     give_back(&*store, id, 3..10).await;
@@ -91,7 +94,7 @@ pub async fn given_back_serials_are_drawn_again_once(fixture: &dyn Fixture) {
 }
 
 pub async fn draws_given_back_in_reverse_order_all_go_back(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     for _ in 0..3 {
         draw(&*store, id, 10).await;
@@ -101,4 +104,21 @@ pub async fn draws_given_back_in_reverse_order_all_go_back(fixture: &dyn Fixture
     }
     assert_eq!(next(&*store, id).await, 0);
     assert_eq!(lost(fixture, store).await, []);
+}
+
+pub async fn what_a_pool_holds_goes_back_as_well(fixture: &dyn Fixture) {
+    let store = open(fixture).await;
+    let id = new_sequence(&*store, "order").await;
+    let pool = filled_pool(&*store, id, 10).await;
+    store.hand_over(&[span(id, 8..10)], &pool, ME).await.unwrap();
+    for (serials, holder) in [(8..10, pool.as_str()), (6..8, ME), (6..10, ME)] {
+        let refused = store.give_back(&span(id, serials), holder, at(5)).await;
+        assert!(matches!(refused, Err(StoreError::NotFound("draw"))), "{holder}: {refused:?}");
+    }
+    assert_eq!(give_back(&*store, id, 8..10).await, GivenBack::ToCounter);
+    let back = store.give_back(&span(id, 5..8), &pool, at(5)).await.unwrap();
+    assert_eq!(back, GivenBack::ToCounter);
+    assert_eq!(next(&*store, id).await, 5);
+    assert_eq!(held(&*store, &pool).await, [span(id, 0..5)]);
+    assert_eq!(held(&*store, ME).await, []);
 }

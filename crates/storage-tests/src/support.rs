@@ -2,11 +2,12 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::time::Duration;
 
 use idgen::snowflake::SnowflakeSpec;
 use idgen::spec::{IdType, Kind, SERIAL_MAX, SequenceSpec};
 use jiff::Timestamp;
-use storage::{Draw, Gap, Issue, IssueGroup, Page, Span, Store, TypeId};
+use storage::{Draw, Gap, Issue, IssueGroup, Losses, Page, Span, Store, TypeId, pool_holder};
 
 use crate::Fixture;
 
@@ -15,6 +16,12 @@ pub(crate) const ME: &str = "first run";
 
 /// The instance that comes after a crash.
 pub(crate) const SUCCESSOR: &str = "second run";
+
+/// A lease that does not run out while a test runs.
+pub(crate) const LEASE: Duration = Duration::from_secs(3600);
+
+/// How long a pool of an epoch that ended is left alone.
+pub(crate) const GRACE: Duration = Duration::from_secs(60);
 
 /// Bounds that are never reached.
 pub(crate) const UNBOUNDED: (u64, u64) = (0, SERIAL_MAX);
@@ -40,9 +47,9 @@ pub(crate) async fn new_snowflake(store: &dyn Store, name: &str) -> TypeId {
     store.create_type(&snowflake("acme", name), &[], at(0)).await.unwrap().id
 }
 
-/// An order for serials from the counter without a period.
+/// An order for serials of a type that was never changed, from the counter without a period.
 pub(crate) fn order(type_id: TypeId, count: u64) -> Draw<'static> {
-    Draw { type_id, period: "", count, bounds: UNBOUNDED, instance: ME, now: at(1) }
+    Draw { type_id, period: "", count, bounds: UNBOUNDED, holder: ME, revision: 0, now: at(1) }
 }
 
 /// Draws from the counter without a period.
@@ -71,13 +78,20 @@ pub(crate) fn rejected(type_id: TypeId, serials: Range<u64>) -> IssueGroup {
     IssueGroup { span: span(type_id, serials), issues: vec![] }
 }
 
-/// Opens the store again after a crash.
+/// Opens the store for the first time, for [`ME`].
+pub(crate) async fn open(fixture: &dyn Fixture) -> Arc<dyn Store> {
+    let store = fixture.open().await;
+    store.join(ME, LEASE).await.unwrap();
+    store
+}
+
+/// Opens the store again after a crash. Whoever had joined is gone.
 pub(crate) async fn crash(fixture: &dyn Fixture, store: Arc<dyn Store>) -> Arc<dyn Store> {
     drop(store);
     fixture.open().await
 }
 
-/// Opens the store again after it was closed in an orderly way.
+/// Opens the store again after it was closed in an orderly way. Whoever had joined is gone.
 pub(crate) async fn reopen(fixture: &dyn Fixture, store: Arc<dyn Store>) -> Arc<dyn Store> {
     store.close().await.unwrap();
     crash(fixture, store).await
@@ -86,7 +100,25 @@ pub(crate) async fn reopen(fixture: &dyn Fixture, store: Arc<dyn Store>) -> Arc<
 /// Everything that was drawn and never accounted for, as the next instance finds it.
 pub(crate) async fn lost(fixture: &dyn Fixture, store: Arc<dyn Store>) -> Vec<Span> {
     let store = crash(fixture, store).await;
-    merged(&store.close_lost_draws(SUCCESSOR, at(100)).await.unwrap())
+    merged(&close_lost(&*store, SUCCESSOR, 100).await.gaps)
+}
+
+/// Starts as an instance and looks for what others have lost.
+pub(crate) async fn close_lost(store: &dyn Store, instance: &str, seconds: i64) -> Losses {
+    store.join(instance, LEASE).await.unwrap();
+    store.close_lost_draws(instance, GRACE, at(seconds)).await.unwrap()
+}
+
+/// The pool of an epoch that begins, and serials that it has drawn.
+pub(crate) async fn filled_pool(store: &dyn Store, id: TypeId, count: u64) -> String {
+    let pool = pool_holder(store.pool_epoch("a server", at(0)).await.unwrap());
+    store.draw(Draw { holder: &pool, ..order(id, count) }).await.unwrap();
+    pool
+}
+
+/// What a holder holds, in order.
+pub(crate) async fn held(store: &dyn Store, holder: &str) -> Vec<Span> {
+    merge(store.open_draws(holder).await.unwrap())
 }
 
 /// The spans of gaps in order. Whether neighbours are one gap or several is up to the store.

@@ -3,14 +3,14 @@
 use storage::{StoreError, Tenant};
 
 use crate::Fixture;
-use crate::support::{at, draw, new_sequence, reopen};
+use crate::support::{at, draw, new_sequence, open, reopen};
 
 fn tenant(name: &str, requests_per_second: Option<u32>, seconds: i64) -> Tenant {
     Tenant { name: name.to_owned(), requests_per_second, created_at: at(seconds) }
 }
 
 pub async fn a_tenant_is_made_and_changed(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     store.put_tenant(&tenant("acme", None, 1)).await.unwrap();
     assert_eq!(store.list_tenants().await.unwrap(), [tenant("acme", None, 1)]);
     store.put_tenant(&tenant("acme", Some(u32::MAX), 2)).await.unwrap();
@@ -23,7 +23,7 @@ pub async fn a_tenant_is_made_and_changed(fixture: &dyn Fixture) {
 }
 
 pub async fn tenants_are_listed_by_name(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     for (seconds, name) in (0..).zip(["b", "c", "a"]) {
         store.put_tenant(&tenant(name, None, seconds)).await.unwrap();
     }
@@ -33,7 +33,7 @@ pub async fn tenants_are_listed_by_name(fixture: &dyn Fixture) {
 }
 
 pub async fn a_tenant_with_types_stays(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     let (used, unused) = (new_sequence(&*store, "a").await, new_sequence(&*store, "b").await);
     draw(&*store, used, 1).await;
     let refused = store.remove_tenant("acme").await;
@@ -46,7 +46,7 @@ pub async fn a_tenant_with_types_stays(fixture: &dyn Fixture) {
 }
 
 pub async fn an_unknown_tenant_cannot_be_removed(fixture: &dyn Fixture) {
-    let store = fixture.open().await;
+    let store = open(fixture).await;
     store.put_tenant(&tenant("acme", None, 1)).await.unwrap();
     store.remove_tenant("acme").await.unwrap();
     assert_eq!(store.list_tenants().await.unwrap(), []);

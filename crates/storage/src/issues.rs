@@ -89,8 +89,10 @@ pub struct Page {
 /// Remembers issues and gaps.
 #[async_trait]
 pub trait IssueStore {
-    /// Writes groups to the log and takes their spans off the draws that they came from. Groups of
-    /// snowflakes, which come from no draw, only go to the log.
+    /// Writes groups to the log and takes their spans off the draws that they came from, whoever
+    /// holds these. Where an instance was taken for gone and was not, its serials are gaps by now:
+    /// what was issued after all is no gap, so it is taken off these, too. Groups that come from no
+    /// draw only go to the log.
     async fn record_issues(&self, groups: &[IssueGroup]) -> Result<()>;
 
     /// The issue that a serial was handed out in, in any period or in one.

@@ -3,23 +3,28 @@
 mod answers;
 mod counters;
 mod error;
+mod instances;
 mod issues;
 mod keys;
-mod nodes;
+pub mod packing;
+mod pools;
+mod readings;
 mod types;
 
-pub use answers::{Answer, AnswerClaim, AnswerKey, AnswerStore};
-pub use counters::{CounterStore, Draw, GivenBack, Span};
+pub use answers::{Answer, AnswerClaim, AnswerKey, AnswerStore, Claimant};
+pub use counters::{CounterStore, Draw, GivenBack, Losses, Span, pool_holder};
 pub use error::{Result, StoreError};
+pub use instances::InstanceStore;
 pub use issues::{Gap, GapReason, Issue, IssueGroup, IssueRecord, IssueStore, Page};
 pub use keys::{ApiKey, KeyStore, NewApiKey, Scope};
-pub use nodes::{NodeLease, NodeStore};
+pub use pools::{Items, PoolContents, PoolKey, Render, SharedPools, TopUp, ToppedUp, Withdrawn};
+pub use readings::Reading;
 pub use types::{Change, Removal, StoredType, Tenant, TypeId, TypeState, TypeStore};
 
 /// Everything that the service needs to remember.
 #[async_trait::async_trait]
 pub trait Store:
-    TypeStore + CounterStore + IssueStore + AnswerStore + KeyStore + NodeStore + Send + Sync
+    TypeStore + CounterStore + IssueStore + AnswerStore + KeyStore + InstanceStore + Send + Sync
 {
     /// Whether the store answers and can write.
     async fn check(&self) -> Result<()>;
@@ -27,6 +32,11 @@ pub trait Store:
     /// A number that grows with every change of types, tenants and API keys, so that an instance
     /// can tell whether what it has in memory is still right.
     async fn catalogue_version(&self) -> Result<u64>;
+
+    /// What there is to measure.
+    fn readings(&self) -> Vec<Reading> {
+        Vec::new()
+    }
 
     /// Writes out what is still in flight and releases files and connections.
     async fn close(&self) -> Result<()>;

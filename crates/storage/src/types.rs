@@ -33,6 +33,8 @@ pub struct StoredType {
     pub sealed_key: Vec<u8>,
     /// Whether it issues.
     pub state: TypeState,
+    /// Grows with every change, retirement included.
+    pub revision: i64,
     /// Whether a serial was ever drawn or a snowflake made, so that IDs may be out there.
     pub used: bool,
     /// When it was made.
@@ -42,8 +44,8 @@ pub struct StoredType {
 /// What became of a change to a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It is in force. A retired type is active again.
-    Done,
+    /// It is in force, under this revision. A retired type is active again.
+    Done(i64),
     /// Refused: the type is in use, and the change is only allowed to unused types.
     TypeIsUsed,
 }

@@ -1,24 +1,23 @@
 //! The front of the engine: finds the type, takes from its pool, starts what has to follow.
 
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use idgen::format::Format;
 use storage::Store;
 use tracing::{error, info};
 
 use super::log::LogWriter;
-use super::pool::{Pool, PoolView, Take};
+use super::maker::PoolMaker;
+use super::pool::{Pool, Take};
 use super::refill::{RefillSettings, Refiller};
 use super::stock::{IdList, Taken, Taker};
 use crate::catalogue::Catalogue;
 use crate::error::IssueError;
-use crate::live_type::{Line, LiveType};
+use crate::live_type::Line;
+use crate::membership::Membership;
 use crate::metrics::EngineMetrics;
 use crate::surroundings::Clock;
-
-/// Spaces with no more serials left than this are counted, not estimated.
-const COUNT_LEFT_MAX: u64 = 20_000;
 
 /// Settings of issuing.
 #[derive(Debug, Clone, Copy)]
@@ -50,44 +49,18 @@ pub struct IssueRequest<'a> {
     pub key_id: i64,
 }
 
-/// What can be said about a pool.
-#[derive(Debug, Clone)]
-pub struct PoolReport {
-    /// The tenant.
-    pub tenant: String,
-    /// The type.
-    pub type_name: String,
-    /// The counter within the type.
-    pub period: String,
-    /// IDs that are ready.
-    pub level: u64,
-    /// IDs that a refill aims for.
-    pub size: u64,
-    /// The level at which it is refilled.
-    pub watermark: u64,
-    /// IDs per second that are taken.
-    pub burn_per_second: f64,
-    /// IDs that are left, those in the pool included.
-    pub valid_left: u64,
-    /// Whether `valid_left` was counted, not estimated.
-    pub exact: bool,
-    /// Share of the space that is drawn.
-    pub used_ratio: f64,
-    /// At the present rate; none if nothing is taken.
-    pub days_left: Option<f64>,
-    /// Whether the space is used up.
-    pub exhausted: bool,
-}
-
 /// Issues IDs.
 pub struct Issuer {
-    clock: Arc<dyn Clock>,
-    store: Arc<dyn Store>,
-    catalogue: Arc<Catalogue>,
-    refiller: Arc<Refiller>,
-    log: Arc<LogWriter>,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) store: Arc<dyn Store>,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) refiller: Arc<Refiller>,
+    pub(super) log: Arc<LogWriter>,
+    pub(super) membership: Arc<Membership>,
     metrics: Arc<EngineMetrics>,
-    settings: IssuingSettings,
+    pub(super) settings: IssuingSettings,
+    /// Whether shared pools are filled as far as they have to be before the first request.
+    pub(super) warm: AtomicBool,
     /// Pools on their way out, to be waited for.
     retiring: Mutex<Vec<tokio::task::JoinHandle<()>>>,
 }
@@ -97,7 +70,7 @@ impl Issuer {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         clock: Arc<dyn Clock>,
-        instance: String,
+        membership: Arc<Membership>,
         catalogue: Arc<Catalogue>,
         log: Arc<LogWriter>,
         metrics: Arc<EngineMetrics>,
@@ -106,13 +79,27 @@ impl Issuer {
         let refiller = Refiller::new(
             Arc::clone(&store),
             Arc::clone(&clock),
-            instance,
+            membership.instance().to_owned(),
             Arc::clone(&log),
             Arc::clone(&metrics),
-            RefillSettings { sizes: settings.pool_sizes, at_once: settings.refills_at_once },
+            RefillSettings {
+                sizes: settings.pool_sizes,
+                at_once: settings.refills_at_once,
+                watermark: settings.watermark,
+            },
         );
-        let retiring = Mutex::default();
-        Self { clock, store, catalogue, refiller, log, metrics, settings, retiring }
+        Self {
+            clock,
+            store,
+            catalogue,
+            refiller,
+            log,
+            membership,
+            metrics,
+            settings,
+            warm: AtomicBool::new(false),
+            retiring: Mutex::default(),
+        }
     }
 
     /// Issues IDs: all that were asked for, or none.
@@ -124,9 +111,9 @@ impl Issuer {
             _ => return Err(IssueError::Count { count, max }),
         };
         let ids = match self.issue_from(tenant, type_name, size, key_id).await {
-            // The type was changed meanwhile. Its new pool is there when the change is done.
+            // The type was changed meanwhile, here or by another instance.
             Err(IssueError::Closed) => {
-                self.catalogue.settled().await;
+                self.catalogue.refresh().await?;
                 self.issue_from(tenant, type_name, size, key_id).await?
             }
             result => result?,
@@ -146,8 +133,7 @@ impl Issuer {
         match &live.line {
             Line::Random(pool) => Ok(self.take(pool, count, key_id).await?.ids),
             Line::Sequence(line) => {
-                let (today, over) =
-                    line.today(live.stored(), self.refiller.size_min(), &*self.clock)?;
+                let (today, over) = line.today(live.stored(), self.pool_maker())?;
                 if let Some(pool) = over {
                     self.retire(pool);
                 }
@@ -157,6 +143,10 @@ impl Issuer {
             Line::Snowflake(line) => line.take(count, key_id).await,
             Line::Closed(reason) => Err(reason.clone()),
         }
+    }
+
+    pub(super) fn pool_maker(&self) -> &PoolMaker {
+        self.catalogue.pool_maker()
     }
 
     async fn take(&self, pool: &Arc<Pool>, count: usize, key_id: i64) -> Result<Taken, IssueError> {
@@ -173,17 +163,6 @@ impl Issuer {
                     Ok(Ok(result)) => result,
                     Ok(Err(_)) | Err(_) => Err(IssueError::PoolEmpty),
                 }
-            }
-        }
-    }
-
-    /// Fills the pools of every type ahead of the first request.
-    pub fn warm_up(&self) {
-        for live in self.catalogue.all() {
-            if let Some(pool) = live.pool()
-                && pool.start_refill()
-            {
-                self.refiller.spawn(pool);
             }
         }
     }
@@ -239,82 +218,5 @@ impl Issuer {
             error!("cannot write the issue log: {problem}");
         }
         info!("gave back what {} ID types had drawn ahead", types.len());
-    }
-
-    /// The state of every pool, or of one tenant's.
-    pub async fn pools(&self, tenant: Option<&str>) -> Result<Vec<PoolReport>, IssueError> {
-        let mut reports = Vec::new();
-        for live in self.catalogue.all() {
-            let matches = tenant.is_none_or(|tenant| live.stored().id_type.tenant() == tenant);
-            if let Some(pool) = live.pool().filter(|_| matches) {
-                reports.push(self.report(&live, &pool).await?);
-            }
-        }
-        Ok(reports)
-    }
-
-    #[expect(
-        clippy::cast_precision_loss,
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "estimates for people"
-    )]
-    async fn report(&self, live: &LiveType, pool: &Pool) -> Result<PoolReport, IssueError> {
-        let view = pool.view(self.clock.now_ms());
-        let (start, end) = pool.bounds;
-        let next = match view.next_serial {
-            Some(next) => next,
-            None => self.stored_position(pool).await?,
-        };
-        let (left, exact) = valid_left(live, &view, next, end);
-        let days_left =
-            (view.burn_per_second > 0.001).then(|| left as f64 / view.burn_per_second / 86_400.0);
-        Ok(PoolReport {
-            tenant: live.stored().id_type.tenant().to_owned(),
-            type_name: live.stored().id_type.name().to_owned(),
-            period: pool.period.clone(),
-            level: view.level as u64,
-            size: view.target as u64,
-            watermark: (view.target as f64 * (1.0 - self.settings.watermark)) as u64,
-            burn_per_second: view.burn_per_second,
-            valid_left: left,
-            exact,
-            used_ratio: match view.next_serial {
-                Some(_) => view.used_ratio,
-                None => (next - start) as f64 / (end - start) as f64,
-            },
-            days_left,
-            exhausted: left == 0,
-        })
-    }
-
-    /// Where a counter stands that this instance has not drawn from yet.
-    async fn stored_position(&self, pool: &Pool) -> Result<u64, IssueError> {
-        let counters = self.store.counters(pool.type_id).await?;
-        let found = counters.into_iter().find(|(period, _)| *period == pool.period);
-        Ok(found.map_or(pool.bounds.0, |(_, next)| next))
-    }
-}
-
-/// IDs left in the pool and beyond it, and whether that was counted.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "estimates for people"
-)]
-fn valid_left(live: &LiveType, view: &PoolView, next: u64, end: u64) -> (u64, bool) {
-    let (level, serials) = (view.level as u64, end.saturating_sub(next));
-    match live.format() {
-        Format::Random(format) if format.shape().has_filters() => {
-            if serials <= COUNT_LEFT_MAX {
-                let mut left = 0;
-                format.for_each(next..end, |_, _| left += 1);
-                (level + left, true)
-            } else {
-                (level + (serials as f64 * view.acceptance) as u64, false)
-            }
-        }
-        _ => (level + serials, true),
     }
 }

@@ -3,15 +3,22 @@
 mod burn;
 mod issuer;
 mod log;
+mod maker;
 mod pool;
 mod refill;
+mod report;
+mod sizing;
 mod snowflakes;
 mod stock;
+mod supply;
+mod upkeep;
 
-pub use issuer::{IssueRequest, Issuer, IssuingSettings, PoolReport};
+pub use issuer::{IssueRequest, Issuer, IssuingSettings};
+pub use maker::SharedPoolSet;
+pub use report::PoolReport;
 pub use stock::IdList;
 
 pub(crate) use log::LogWriter;
+pub(crate) use maker::PoolMaker;
 pub(crate) use pool::{Pool, Renderer};
-
 pub(crate) use snowflakes::{SnowflakeLine, SnowflakeParts};

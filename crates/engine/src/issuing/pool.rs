@@ -4,13 +4,15 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use idgen::format::Format;
-use storage::{IssueGroup, Span, TypeId};
+use storage::{IssueGroup, TypeId};
 use tokio::sync::{Notify, oneshot};
 use tracing::warn;
 
 use super::burn::Burn;
-use super::log::LogWriter;
-use super::stock::{Block, Stock, Taken, Taker};
+use super::log::{Account, LogWriter};
+use super::sizing::Sizing;
+use super::stock::{Block, Rest, Stock, Taken, Taker};
+use super::supply::Supply;
 use crate::error::IssueError;
 
 /// Shares of a space at which somebody should be told.
@@ -25,16 +27,24 @@ pub(crate) enum Renderer {
     Random(Arc<Format>),
 }
 
-/// The pool of one counter.
-#[derive(Debug)]
-pub(crate) struct Pool {
+/// What a pool is for.
+pub(crate) struct PoolParts {
     pub(crate) type_id: TypeId,
+    /// The revision of the type that the pool works for.
+    pub(crate) revision: i64,
     /// For messages: `tenant/name`.
     pub(crate) label: String,
     pub(crate) period: String,
     pub(crate) renderer: Renderer,
     /// First serial of the counter, and the end of its space.
     pub(crate) bounds: (u64, u64),
+    pub(crate) supply: Supply,
+    pub(crate) sizing: Sizing,
+}
+
+/// The pool of one counter.
+pub(crate) struct Pool {
+    parts: PoolParts,
     state: Mutex<State>,
     /// Woken when a refill ends.
     refill_ended: Notify,
@@ -50,8 +60,9 @@ struct State {
     waiters: VecDeque<Waiter>,
     /// A refill is under way; there is never more than one.
     refilling: bool,
-    /// The counter has no serials left.
-    drained: bool,
+    /// Until then the counter is known to have no serials left. In company others may put some
+    /// back, so it is looked at again.
+    drained_until_ms: i64,
     /// The pool was given up; it hands out nothing any more.
     closed: bool,
     /// The log writer knows that there is something to write.
@@ -59,6 +70,7 @@ struct State {
     /// How many IDs a refill aims for.
     target: usize,
     last_refill_ms: i64,
+    last_take_ms: i64,
     /// Serials drawn here and IDs that they gave, for the share that filters accept.
     drawn: u64,
     accepted: u64,
@@ -94,28 +106,22 @@ pub(crate) struct PoolView {
 }
 
 impl Pool {
-    pub(crate) fn new(
-        type_id: TypeId,
-        label: String,
-        period: String,
-        renderer: Renderer,
-        bounds: (u64, u64),
-        target: usize,
-    ) -> Self {
+    pub(crate) fn new(parts: PoolParts) -> Self {
         // A small sample spares a heavily filtered type a series of draws that are far too small.
-        let (drawn, accepted) = match &renderer {
+        let (drawn, accepted) = match &parts.renderer {
             Renderer::Random(format) => sample_acceptance(format),
             Renderer::Sequence => (1, 1),
         };
         let state = State {
-            stock: Stock::new(type_id, period.clone()),
+            stock: Stock::new(parts.type_id, parts.period.clone()),
             waiters: VecDeque::new(),
             refilling: false,
-            drained: false,
+            drained_until_ms: 0,
             closed: false,
             in_log_queue: false,
-            target,
+            target: parts.sizing.min,
             last_refill_ms: 0,
+            last_take_ms: 0,
             drawn,
             accepted,
             next_serial: None,
@@ -123,7 +129,7 @@ impl Pool {
             burn: Burn::default(),
         };
         let (state, refill_ended) = (Mutex::new(state), Notify::new());
-        Self { type_id, label, period, renderer, bounds, state, refill_ended }
+        Self { parts, state, refill_ended }
     }
 
     /// Takes IDs, or a place in the queue, and says whether the caller must start a refill.
@@ -144,7 +150,7 @@ impl Pool {
             self.tell(&mut state, log);
             return Ok((Take::Now(taken), state.wants_refill(watermark)));
         }
-        if state.drained {
+        if taker.at_ms < state.drained_until_ms {
             return Err(IssueError::Exhausted { left: state.stock.len() as u64 });
         }
         let (answer, receiver) = oneshot::channel();
@@ -156,32 +162,53 @@ impl Pool {
     /// Claims the refill of a pool below its watermark, or of any that is not full.
     pub(crate) fn start_refill(&self) -> bool {
         let mut state = self.lock();
-        let start = !state.refilling && !state.closed && !state.drained;
+        let start = !state.refilling && !state.closed && state.drained_until_ms == 0;
         state.refilling |= start;
         start
     }
 
-    /// Chooses the size of the pool for the refill that begins.
-    pub(crate) fn adapt_size(&self, now_ms: i64, sizes: (usize, usize)) {
-        self.lock().adapt_target(now_ms, sizes);
+    /// Begins a refill: chooses the size of the stock, and returns how many IDs are missing.
+    pub(crate) fn begin_refill(&self, now_ms: i64) -> Option<usize> {
+        let mut state = self.lock();
+        let lasted_ms = (state.last_refill_ms != 0).then(|| now_ms - state.last_refill_ms);
+        state.target = self.sizing.next(state.target, lasted_ms);
+        state.last_refill_ms = now_ms;
+        let missing = state.missing();
+        self.continue_or_end(state, missing)
     }
 
-    /// How many serials the refill in progress should draw next; `None` ends it.
-    pub(crate) fn refill_demand(&self) -> Option<u64> {
+    /// How many IDs a refill should go on for; `None` ends it. A stock that is in use is never
+    /// quite full: what was taken meanwhile is left for the next refill.
+    pub(crate) fn continue_refill(&self) -> Option<usize> {
         let mut state = self.lock();
-        state.forget_waiters_that_left();
-        let waiting: usize = state.waiters.iter().map(|waiter| waiter.count).sum();
-        let missing = (state.target + waiting).saturating_sub(state.stock.len());
-        if missing == 0 || state.closed {
-            state.refilling = false;
-            self.refill_ended.notify_waiters();
-            return None;
+        let missing = match state.missing() {
+            missing if missing > state.target / 4 || !state.waiters.is_empty() => missing,
+            _ => 0,
+        };
+        self.continue_or_end(state, missing)
+    }
+
+    fn continue_or_end(&self, mut state: MutexGuard<'_, State>, missing: usize) -> Option<usize> {
+        if missing > 0 && !state.closed {
+            return Some(missing);
         }
-        Some(state.serials_for(missing))
+        state.refilling = false;
+        self.refill_ended.notify_waiters();
+        None
+    }
+
+    /// How many serials give about so many IDs.
+    pub(crate) fn serials_for(&self, ids: usize) -> u64 {
+        self.lock().serials_for(ids)
+    }
+
+    /// The share of serials that filters accept.
+    pub(crate) fn acceptance(&self) -> f64 {
+        self.lock().acceptance()
     }
 
     /// Adds the IDs of a draw and serves who waits.
-    pub(crate) fn add(
+    pub(crate) fn add_drawn(
         self: &Arc<Self>,
         block: Block,
         drawn: &std::ops::Range<u64>,
@@ -191,17 +218,29 @@ impl Pool {
         state.drawn += drawn.end - drawn.start;
         state.accepted += block.len() as u64;
         state.next_serial = Some(drawn.end);
+        self.add(state, block, log);
+    }
+
+    /// Adds what came out of a shared pool and serves who waits.
+    pub(crate) fn add_withdrawn(self: &Arc<Self>, blocks: Vec<Block>, log: &LogWriter) {
+        for block in blocks {
+            self.add(self.lock(), block, log);
+        }
+    }
+
+    fn add(self: &Arc<Self>, mut state: MutexGuard<'_, State>, block: Block, log: &LogWriter) {
         state.stock.add(block);
+        state.drained_until_ms = 0;
         self.tell(&mut state, log);
         state.serve_waiters();
     }
 
     /// Ends a refill that found no serials: serves whom it can and tells the others.
-    pub(crate) fn drained(self: &Arc<Self>, log: &LogWriter) {
+    pub(crate) fn drained(self: &Arc<Self>, until_ms: i64, log: &LogWriter) {
         let mut state = self.lock();
         self.tell(&mut state, log);
         state.refilling = false;
-        state.drained = true;
+        state.drained_until_ms = until_ms;
         state.next_serial = Some(self.bounds.1);
         for waiter in std::mem::take(&mut state.waiters) {
             if waiter.answer.is_closed() {
@@ -219,21 +258,33 @@ impl Pool {
     }
 
     /// Ends a refill that failed, and everybody's wait.
-    pub(crate) fn refill_failed(&self, reason: &str) {
+    pub(crate) fn refill_failed(&self, reason: &IssueError) {
         let mut state = self.lock();
         state.refilling = false;
         for waiter in std::mem::take(&mut state.waiters) {
-            let _ = waiter.answer.send(Err(IssueError::Unavailable(reason.to_owned())));
+            let _ = waiter.answer.send(Err(reason.clone()));
         }
         self.refill_ended.notify_waiters();
     }
 
     /// What was handed out since the last call.
-    pub(crate) fn drain_log(&self) -> Vec<IssueGroup> {
+    pub(crate) fn drain_log(&self) -> Account {
         let mut state = self.lock();
         state.in_log_queue = false;
         self.warn_when_nearly_used_up(&mut state);
-        state.stock.drain_log()
+        Account { groups: state.stock.drain_log(), held: state.stock.newly_held() }
+    }
+
+    /// Empties a stock that nobody has taken from for a while, for others to have.
+    pub(crate) fn idle_rest(&self, idle_since_ms: i64) -> Option<(Vec<IssueGroup>, Vec<Rest>)> {
+        let mut state = self.lock();
+        let idle = state.last_take_ms < idle_since_ms && !state.refilling && !state.closed;
+        if !idle || state.stock.len() == 0 {
+            return None;
+        }
+        state.target = self.sizing.min;
+        let groups = state.stock.drain_log();
+        Some((groups, state.stock.drain_rest()))
     }
 
     fn warn_when_nearly_used_up(&self, state: &mut State) {
@@ -248,7 +299,7 @@ impl Pool {
     /// Gives the pool up: nothing leaves it any more. Waits for the refill under way, whose draw
     /// would stand between the rest and the counter. Returns the last of the log, and the serials
     /// that were never handed out.
-    pub(crate) async fn close(&self) -> (Vec<IssueGroup>, Vec<Span>) {
+    pub(crate) async fn close(&self) -> (Vec<IssueGroup>, Vec<Rest>) {
         {
             let mut state = self.lock();
             state.closed = true;
@@ -294,8 +345,17 @@ impl Pool {
     }
 }
 
+impl std::ops::Deref for Pool {
+    type Target = PoolParts;
+
+    fn deref(&self) -> &PoolParts {
+        &self.parts
+    }
+}
+
 impl State {
     fn take(&mut self, count: usize, taker: Taker) -> Taken {
+        self.last_take_ms = taker.at_ms;
         self.burn.count(count, taker.at_ms);
         self.stock.take(count, taker)
     }
@@ -308,7 +368,10 @@ impl State {
     )]
     fn wants_refill(&mut self, watermark: f64) -> bool {
         let floor = (self.target as f64 * (1.0 - watermark)) as usize;
-        let wants = self.stock.len() <= floor && !self.refilling && !self.drained;
+        let wants = self.target > 0
+            && self.stock.len() <= floor
+            && !self.refilling
+            && self.drained_until_ms == 0;
         self.refilling |= wants;
         wants
     }
@@ -328,19 +391,11 @@ impl State {
         }
     }
 
-    fn forget_waiters_that_left(&mut self) {
+    /// IDs that waiters and the stock want.
+    fn missing(&mut self) -> usize {
         self.waiters.retain(|waiter| !waiter.answer.is_closed());
-    }
-
-    /// A pool that lasts less than a second is too small, one that lasts a minute too large.
-    fn adapt_target(&mut self, now_ms: i64, (min, max): (usize, usize)) {
-        let lasted_ms = now_ms - self.last_refill_ms;
-        if self.last_refill_ms != 0 && lasted_ms < 1000 {
-            self.target = (self.target * 2).clamp(min, max);
-        } else if lasted_ms > 60_000 {
-            self.target = (self.target / 2).clamp(min, max);
-        }
-        self.last_refill_ms = now_ms;
+        let waiting: usize = self.waiters.iter().map(|waiter| waiter.count).sum();
+        (self.target + waiting).saturating_sub(self.stock.len())
     }
 
     /// The share of the space that is handed out or skipped.

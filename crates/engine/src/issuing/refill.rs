@@ -2,15 +2,19 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use idgen::format::Format;
-use storage::{Draw, Store};
+use storage::{Draw, Store, StoreError, ToppedUp};
 use tokio::sync::Semaphore;
-use tracing::{debug, error};
+use tracing::{debug, error, info};
 
 use super::log::LogWriter;
 use super::pool::{Pool, Renderer};
 use super::stock::Block;
+use super::supply::{self, SharedSupply, Supply};
+use crate::error::IssueError;
 use crate::metrics::EngineMetrics;
 use crate::surroundings::Clock;
 
@@ -24,6 +28,13 @@ const PORTION: u64 = 4096;
 /// Portions up to this size are rendered here; larger ones on a thread that may be busy.
 const RENDER_INLINE_MAX: u64 = 2048;
 
+/// Withdrawals from shared pools at once. Each is one short step with few IDs.
+const WITHDRAWALS_AT_ONCE: usize = 256;
+
+/// How long a shared pool counts as exhausted before it is looked at again: another instance may
+/// have put something back.
+const EXHAUSTED_FOR_MS: i64 = 1000;
+
 /// Settings of refills.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RefillSettings {
@@ -31,6 +42,8 @@ pub(crate) struct RefillSettings {
     pub(crate) sizes: (usize, usize),
     /// Refills at once, across all pools.
     pub(crate) at_once: usize,
+    /// The share of a shared pool that may be used up before it is topped up.
+    pub(crate) watermark: f64,
 }
 
 /// Refills pools, each by one task at a time.
@@ -42,6 +55,9 @@ pub(crate) struct Refiller {
     metrics: Arc<EngineMetrics>,
     settings: RefillSettings,
     permits: Arc<Semaphore>,
+    withdrawals: Arc<Semaphore>,
+    /// Whether the last draw failed, so that an outage is said once.
+    failing: AtomicBool,
 }
 
 impl Refiller {
@@ -53,53 +69,196 @@ impl Refiller {
         metrics: Arc<EngineMetrics>,
         settings: RefillSettings,
     ) -> Arc<Self> {
-        let permits = Arc::new(Semaphore::new(settings.at_once));
-        Arc::new(Self { store, clock, instance, log, metrics, settings, permits })
-    }
-
-    pub(crate) fn size_min(&self) -> usize {
-        self.settings.sizes.0
+        Arc::new(Self {
+            permits: Arc::new(Semaphore::new(settings.at_once)),
+            withdrawals: Arc::new(Semaphore::new(WITHDRAWALS_AT_ONCE)),
+            failing: AtomicBool::new(false),
+            store,
+            clock,
+            instance,
+            log,
+            metrics,
+            settings,
+        })
     }
 
     /// Refills a pool in the background. The caller has claimed the refill.
     pub(crate) fn spawn(self: &Arc<Self>, pool: Arc<Pool>) {
         let refiller = Arc::clone(self);
-        tokio::spawn(async move { refiller.refill(&pool).await });
+        tokio::spawn(async move {
+            if let Err(problem) = refiller.refill(&pool).await {
+                refiller.report(&pool, &problem);
+                pool.refill_failed(&match problem {
+                    // The type was changed or retired by another instance; look it up again.
+                    StoreError::Stale | StoreError::NotFound(_) => IssueError::Closed,
+                    other => other.into(),
+                });
+            }
+        });
     }
 
     /// Waits for the refills that are under way and starts no more.
     pub(crate) async fn stop(&self) {
-        let all = u32::try_from(self.settings.at_once).unwrap_or(u32::MAX);
-        let _under_way = self.permits.acquire_many(all).await;
-        self.permits.close();
+        for (permits, all) in
+            [(&self.permits, self.settings.at_once), (&self.withdrawals, WITHDRAWALS_AT_ONCE)]
+        {
+            let all = u32::try_from(all).unwrap_or(u32::MAX);
+            let _under_way = permits.acquire_many(all).await;
+            permits.close();
+        }
     }
 
-    async fn refill(&self, pool: &Arc<Pool>) {
-        let Ok(_permit) = self.permits.acquire().await else {
-            return pool.refill_failed("the server is shutting down");
+    async fn refill(self: &Arc<Self>, pool: &Arc<Pool>) -> Result<(), StoreError> {
+        let (permits, shared) = match &pool.supply {
+            Supply::Counter => (&self.permits, None),
+            Supply::Shared(shared) => (&self.withdrawals, Some(shared)),
         };
+        let _permit = permits.acquire().await.map_err(|_| shutting_down())?;
         self.metrics.refills.inc();
-        pool.adapt_size(self.clock.now_ms(), self.settings.sizes);
-        while let Some(count) = pool.refill_demand() {
-            match self.draw(pool, count).await {
-                Ok(drawn) if drawn.is_empty() => {
-                    debug!(pool = pool.label, "{} is exhausted", pool.label);
-                    return pool.drained(&self.log);
-                }
-                Ok(drawn) => {
-                    let mut first = drawn.start;
-                    while first < drawn.end {
-                        let end = drawn.end.min(first + PORTION);
-                        self.add(pool, first..end).await;
-                        first = end;
+        let mut missing = pool.begin_refill(self.clock.now_ms());
+        while let Some(count) = missing {
+            let found = match shared {
+                None => self.draw_into(pool, count).await?,
+                Some(shared) => self.withdraw_into(pool, shared, count).await?,
+            };
+            if !found {
+                debug!(pool = pool.label, "{} is exhausted", pool.label);
+                let until_ms = match shared {
+                    None => i64::MAX,
+                    Some(_) => self.clock.now_ms() + EXHAUSTED_FOR_MS,
+                };
+                pool.drained(until_ms, &self.log);
+                return Ok(());
+            }
+            missing = pool.continue_refill();
+        }
+        self.works_again();
+        Ok(())
+    }
+
+    /// Draws serials for about so many IDs. False if the counter has none left.
+    async fn draw_into(&self, pool: &Arc<Pool>, count: usize) -> Result<bool, StoreError> {
+        let drawn = self.draw(pool, pool.serials_for(count)).await?;
+        let mut first = drawn.start;
+        while first < drawn.end {
+            let end = drawn.end.min(first + PORTION);
+            self.add(pool, first..end).await;
+            first = end;
+        }
+        Ok(!drawn.is_empty())
+    }
+
+    /// Takes IDs out of a shared pool, and fills that first if it is empty. False if there are none
+    /// left anywhere.
+    async fn withdraw_into(
+        self: &Arc<Self>,
+        pool: &Arc<Pool>,
+        shared: &SharedSupply,
+        count: usize,
+    ) -> Result<bool, StoreError> {
+        let mut exhausted = false;
+        loop {
+            match shared.withdraw(count, self.settings.watermark).await {
+                Ok((items, low)) => {
+                    if low {
+                        self.spawn_top_up(Arc::clone(pool));
+                    }
+                    if !items.is_empty() {
+                        pool.add_withdrawn(supply::blocks(items, &pool.renderer), &self.log);
+                        return Ok(true);
                     }
                 }
+                Err(StoreError::Unavailable(_)) if shared.may_draw => {
+                    self.metrics.fallback_draws.inc();
+                    return self.draw_into(pool, count).await;
+                }
+                Err(problem) => return Err(problem),
+            }
+            if exhausted {
+                return Ok(false);
+            }
+            match shared.top_up(pool, &*self.clock, true).await {
+                // What others have added meanwhile is in the pool now.
+                Ok(ToppedUp::Exhausted) => exhausted = true,
+                Ok(_) => {}
+                Err(StoreError::Unavailable(_)) if shared.may_draw => {
+                    self.metrics.fallback_draws.inc();
+                    return self.draw_into(pool, count).await;
+                }
+                Err(problem) => return Err(problem),
+            }
+        }
+    }
+
+    /// Tops a shared pool up in the background. The caller has claimed the top-up.
+    pub(crate) fn spawn_top_up(self: &Arc<Self>, pool: Arc<Pool>) {
+        let refiller = Arc::clone(self);
+        tokio::spawn(async move {
+            if let Supply::Shared(shared) = &pool.supply {
+                if let Err(problem) = refiller.top_up(&pool, shared).await {
+                    refiller.report(&pool, &problem);
+                }
+                shared.end_top_up();
+            }
+        });
+    }
+
+    /// Fills a shared pool to its size, unless another instance is at it.
+    pub(crate) async fn top_up(
+        &self,
+        pool: &Arc<Pool>,
+        shared: &SharedSupply,
+    ) -> Result<(), StoreError> {
+        let _permit = self.permits.acquire().await.map_err(|_| shutting_down())?;
+        shared.adapt_size(self.clock.now_ms(), self.settings.sizes);
+        loop {
+            match shared.top_up(pool, &*self.clock, false).await? {
+                ToppedUp::Added { drawn, items, .. } => {
+                    self.metrics.top_ups.inc();
+                    self.metrics.serials_drawn.inc_by(drawn.end - drawn.start);
+                    debug!(pool = pool.label, items, "topped up {} by {items}", pool.label);
+                }
+                ToppedUp::Full { .. } | ToppedUp::Busy | ToppedUp::Exhausted => return Ok(()),
+            }
+        }
+    }
+
+    /// Fills a shared pool to its smallest size before anybody asks for it, however long the store
+    /// takes.
+    pub(crate) async fn warm_up(self: &Arc<Self>, pool: &Arc<Pool>) {
+        const RETRY: Duration = Duration::from_millis(200);
+        let Supply::Shared(shared) = &pool.supply else { return };
+        loop {
+            match shared.top_up(pool, &*self.clock, true).await {
+                Ok(ToppedUp::Exhausted) => return,
+                Ok(_) if shared.has_minimum(self.settings.sizes.0) => return,
+                Ok(_) => {}
+                Err(StoreError::Stale | StoreError::NotFound(_)) => return,
                 Err(problem) => {
-                    self.metrics.draw_failures.inc();
-                    error!(pool = pool.label, "cannot draw serials for {}: {problem}", pool.label);
-                    return pool.refill_failed(&problem.to_string());
+                    self.report(pool, &problem);
+                    tokio::time::sleep(RETRY).await;
                 }
             }
+            if self.permits.is_closed() {
+                return;
+            }
+        }
+    }
+
+    fn report(&self, pool: &Pool, problem: &StoreError) {
+        self.metrics.draw_failures.inc();
+        if !self.failing.swap(true, Ordering::Relaxed) {
+            let label = &pool.label;
+            error!(
+                pool = label,
+                "cannot refill {label}: {problem}; the next failures are not logged"
+            );
+        }
+    }
+
+    fn works_again(&self) {
+        if self.failing.load(Ordering::Relaxed) && self.failing.swap(false, Ordering::Relaxed) {
+            info!("pools can be refilled again");
         }
     }
 
@@ -111,7 +270,8 @@ impl Refiller {
                 period: &pool.period,
                 count,
                 bounds: pool.bounds,
-                instance: &self.instance,
+                holder: &self.instance,
+                revision: pool.revision,
                 now: self.clock.now(),
             })
             .await?;
@@ -133,8 +293,12 @@ impl Refiller {
                     .expect("rendering does not panic")
             }
         };
-        pool.add(block, &drawn, &self.log);
+        pool.add_drawn(block, &drawn, &self.log);
     }
+}
+
+fn shutting_down() -> StoreError {
+    StoreError::Unavailable("the server is shutting down".to_owned())
 }
 
 fn render(format: &Format, drawn: Range<u64>) -> Block {

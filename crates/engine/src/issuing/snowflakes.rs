@@ -11,11 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use idgen::snowflake::{Next, SnowflakeFormat, SnowflakeGenerator};
-use storage::{Draw, Issue, IssueGroup, Span, Store, TypeId};
+use storage::{Draw, Issue, IssueGroup, Span, Store, StoredType, TypeId};
 
-use super::log::{Accountable, LogWriter};
+use super::log::{Account, Accountable, LogWriter};
 use super::stock::{IdList, Taker};
 use crate::error::IssueError;
+use crate::membership::Membership;
 use crate::surroundings::Clock;
 
 /// How far ahead time is drawn. After a crash nothing is made before this has passed.
@@ -32,14 +33,14 @@ pub(crate) struct SnowflakeParts {
     pub(crate) clock: Arc<dyn Clock>,
     /// The writer's queue holds types, so a type must not hold the writer.
     pub(crate) log: Weak<LogWriter>,
-    pub(crate) instance: String,
-    /// The node number that this instance holds.
-    pub(crate) node: u16,
+    /// Knows the node that this instance holds.
+    pub(crate) membership: Arc<Membership>,
 }
 
 /// A snowflake type.
 pub(crate) struct SnowflakeLine {
     type_id: TypeId,
+    revision: i64,
     format: SnowflakeFormat,
     parts: SnowflakeParts,
     state: Mutex<State>,
@@ -49,6 +50,10 @@ pub(crate) struct SnowflakeLine {
 #[derive(Default)]
 struct State {
     generator: Option<SnowflakeGenerator>,
+    /// The node that the generator and the draws are for.
+    node: u16,
+    /// Groups of a node that this instance holds no more.
+    finished: Vec<IssueGroup>,
     /// Draws that are not fully accounted for, in order.
     draws: VecDeque<Range<u64>>,
     issues: VecDeque<Issue>,
@@ -57,9 +62,9 @@ struct State {
 }
 
 impl SnowflakeLine {
-    pub(crate) fn new(type_id: TypeId, format: SnowflakeFormat, parts: SnowflakeParts) -> Self {
-        let state = Mutex::default();
-        Self { type_id, format, parts, state, drawing: tokio::sync::Mutex::default() }
+    pub(crate) fn new(stored: &StoredType, format: SnowflakeFormat, parts: SnowflakeParts) -> Self {
+        let (state, drawing) = (Mutex::default(), tokio::sync::Mutex::default());
+        Self { type_id: stored.id, revision: stored.revision, format, parts, state, drawing }
     }
 
     /// Makes IDs.
@@ -72,7 +77,10 @@ impl SnowflakeLine {
         let mut waited = Duration::ZERO;
         loop {
             let now_ms = self.parts.clock.now_ms();
-            self.draw_ahead(now_ms).await?;
+            // Looked at before every ID: whoever is silent for too long may have lost its node.
+            let node = self.parts.membership.node().ok_or_else(lost_node)?;
+            self.lock().work_as(node, self.type_id);
+            self.draw_ahead(now_ms, node).await?;
             let wait = self.make(count, &mut ids, Taker { key_id, at_ms: now_ms })?;
             let Some(wait) = wait else { return Ok(ids) };
             waited += wait;
@@ -114,7 +122,7 @@ impl SnowflakeLine {
     }
 
     /// Sees to it that the numbers of this millisecond are drawn.
-    async fn draw_ahead(&self, now_ms: i64) -> Result<(), IssueError> {
+    async fn draw_ahead(&self, now_ms: i64, node: u16) -> Result<(), IssueError> {
         let needed = self.format.first_id_at(now_ms + LOW_MS)?;
         if self.lock().drawn_to() >= needed {
             return Ok(());
@@ -125,7 +133,7 @@ impl SnowflakeLine {
             return Ok(());
         }
         let end = self.format.first_id_at(now_ms + AHEAD_MS)?;
-        let period = format!("node-{}", self.parts.node);
+        let period = period(node);
         let next = match drawn_to {
             0 => self.stored_position(&period).await?,
             drawn_to => drawn_to,
@@ -137,11 +145,12 @@ impl SnowflakeLine {
             period: &period,
             count: end - next,
             bounds: (0, idgen::spec::SERIAL_MAX),
-            instance: &self.parts.instance,
+            holder: self.parts.membership.instance(),
+            revision: self.revision,
             now: self.parts.clock.now(),
         };
         let drawn = self.parts.store.draw(draw).await?;
-        self.lock().add(drawn, self.format, self.parts.node)
+        self.lock().add(drawn, self.format, node)
     }
 
     async fn stored_position(&self, period: &str) -> Result<u64, IssueError> {
@@ -153,12 +162,8 @@ impl SnowflakeLine {
     pub(crate) fn close(&self) -> Vec<IssueGroup> {
         let mut state = self.lock();
         state.closed = true;
-        let mut groups = state.drain(self.type_id, self.parts.node);
-        // What is left was only time. Nobody was given any of it, and nobody misses it.
-        for serials in std::mem::take(&mut state.draws) {
-            groups.push(group(self.type_id, self.parts.node, serials, Vec::new()));
-        }
-        groups
+        state.give_up(self.type_id);
+        std::mem::take(&mut state.finished)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -180,12 +185,35 @@ impl State {
         if drawn.is_empty() {
             return Err(IssueError::Exhausted { left: 0 });
         }
+        if self.node != node {
+            // The node was lost while the draw was under way. It is found as lost later.
+            return Err(lost_node());
+        }
         if self.drawn_to() != drawn.start || self.generator.is_none() {
             // Nothing before this draw is ours.
             self.generator = Some(format.generator(node, format.last_ms_before(drawn.start))?);
         }
         self.draws.push_back(drawn);
         Ok(())
+    }
+
+    /// Goes on as another node, if it is another.
+    fn work_as(&mut self, node: u16, type_id: TypeId) {
+        if self.node != node {
+            self.give_up(type_id);
+            self.node = node;
+        }
+    }
+
+    /// Makes no more IDs from what was drawn, and accounts for all of it.
+    fn give_up(&mut self, type_id: TypeId) {
+        let groups = self.drain(type_id);
+        self.finished.extend(groups);
+        // What is left was only time. Nobody was given any of it, and nobody misses it.
+        for serials in std::mem::take(&mut self.draws) {
+            self.finished.push(group(type_id, self.node, serials, Vec::new()));
+        }
+        self.generator = None;
     }
 
     fn account_for(&mut self, id: u64, taker: Taker) {
@@ -201,9 +229,10 @@ impl State {
     }
 
     /// Groups for everything that was handed out. Draws that lie behind the last ID are closed.
-    fn drain(&mut self, type_id: TypeId, node: u16) -> Vec<IssueGroup> {
-        let Some(last) = self.issues.back().map(|issue| issue.last) else { return Vec::new() };
-        let mut groups = Vec::new();
+    fn drain(&mut self, type_id: TypeId) -> Vec<IssueGroup> {
+        let mut groups = std::mem::take(&mut self.finished);
+        let Some(last) = self.issues.back().map(|issue| issue.last) else { return groups };
+        let node = self.node;
         while let Some(draw) = self.draws.front_mut() {
             let over = last >= draw.end;
             let end = if over { draw.end } else { last + 1 };
@@ -221,13 +250,22 @@ impl State {
 }
 
 fn group(type_id: TypeId, node: u16, serials: Range<u64>, issues: Vec<Issue>) -> IssueGroup {
-    IssueGroup { span: Span { type_id, period: format!("node-{node}"), serials }, issues }
+    IssueGroup { span: Span { type_id, period: period(node), serials }, issues }
+}
+
+/// The counter of a node.
+fn period(node: u16) -> String {
+    format!("node-{node}")
+}
+
+fn lost_node() -> IssueError {
+    IssueError::Unavailable("this instance has lost its node and is waiting for another".to_owned())
 }
 
 impl Accountable for SnowflakeLine {
-    fn drain_log(&self) -> Vec<IssueGroup> {
+    fn drain_log(&self) -> Account {
         let mut state = self.lock();
         state.in_log_queue = false;
-        state.drain(self.type_id, self.parts.node)
+        Account { groups: state.drain(self.type_id), held: Vec::new() }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use idgen::random::RandomFormat;
-use storage::{Issue, IssueGroup, Span, TypeId};
+use storage::{Issue, IssueGroup, Items, Span, TypeId};
 
 /// IDs as text, without an allocation for each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -58,13 +58,25 @@ pub(crate) struct Taken {
     pub(crate) ids: IdList,
 }
 
-/// The IDs of one draw.
+/// IDs that came together: those of one draw, or of one withdrawal from a shared pool.
 #[derive(Debug)]
 pub(crate) struct Block {
-    /// Serials of the draw that nobody has accounted for yet.
+    /// Serials that nobody has accounted for yet.
     unaccounted: Range<u64>,
     ids: BlockIds,
     taken: usize,
+    origin: Origin,
+}
+
+/// Who the store takes to hold the serials of a block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// This instance, which has drawn them.
+    Own,
+    /// A pool that instances share, or this instance once the store was told.
+    Pool { told: bool },
+    /// Nobody: the shared pool is its own account.
+    Table,
 }
 
 #[derive(Debug)]
@@ -72,15 +84,29 @@ enum BlockIds {
     /// Every serial has an ID. It is written when it is handed out, because a template may show
     /// the date.
     Plain { first: u64, count: usize },
-    /// The serials that no filter rejected, and their IDs.
+    /// Some serials, and their IDs. Those in between were rejected by a filter, or are with
+    /// another instance.
     Rendered { serials: Vec<u64>, ids: IdList },
+    /// IDs that others put into an adopted table, in a form that is not ours. They have no serial
+    /// to account for; the table itself remembers them.
+    Foreign(IdList),
+}
+
+/// What was never handed out.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Serials that this instance has drawn.
+    Drawn(Span),
+    /// What came out of a shared pool.
+    Withdrawn(Items),
 }
 
 impl Block {
     /// Serials of a sequence type.
     pub(crate) fn plain(drawn: Range<u64>) -> Self {
         let count = usize::try_from(drawn.end - drawn.start).unwrap_or(usize::MAX);
-        Self { ids: BlockIds::Plain { first: drawn.start, count }, unaccounted: drawn, taken: 0 }
+        let ids = BlockIds::Plain { first: drawn.start, count };
+        Self { ids, unaccounted: drawn, taken: 0, origin: Origin::Own }
     }
 
     /// Serials of a random type, rendered.
@@ -90,14 +116,51 @@ impl Block {
             serials.push(serial);
             ids.push(std::str::from_utf8(text).expect("IDs are ASCII"));
         });
-        Self { unaccounted: drawn, ids: BlockIds::Rendered { serials, ids }, taken: 0 }
+        let ids = BlockIds::Rendered { serials, ids };
+        Self { unaccounted: drawn, ids, taken: 0, origin: Origin::Own }
+    }
+
+    /// Serials from a shared pool: a block for each run of neighbours, because what lies between
+    /// two runs is with others.
+    pub(crate) fn runs(mut serials: Vec<u64>) -> Vec<Self> {
+        serials.sort_unstable();
+        serials
+            .chunk_by(|a, b| a + 1 == *b)
+            .map(|run| Self {
+                origin: Origin::Pool { told: false },
+                ..Self::plain(run[0]..run[run.len() - 1] + 1)
+            })
+            .collect()
+    }
+
+    /// IDs from a shared pool, with the serial of each.
+    pub(crate) fn listed(mut found: Vec<(u64, String)>) -> Self {
+        found.sort_unstable();
+        let unaccounted = match (found.first(), found.last()) {
+            (Some((first, _)), Some((last, _))) => *first..last + 1,
+            _ => 0..0,
+        };
+        let (mut serials, mut ids) = (Vec::with_capacity(found.len()), IdList::default());
+        for (serial, id) in found {
+            serials.push(serial);
+            ids.push(&id);
+        }
+        let ids = BlockIds::Rendered { serials, ids };
+        Self { unaccounted, ids, taken: 0, origin: Origin::Table }
+    }
+
+    /// IDs from a shared pool that have no serial.
+    pub(crate) fn foreign(found: &[String]) -> Self {
+        let mut ids = IdList::default();
+        found.iter().for_each(|id| ids.push(id));
+        Self { unaccounted: 0..0, ids: BlockIds::Foreign(ids), taken: 0, origin: Origin::Table }
     }
 
     /// IDs that are left.
     pub(crate) fn len(&self) -> usize {
         let all = match &self.ids {
             BlockIds::Plain { count, .. } => *count,
-            BlockIds::Rendered { serials, .. } => serials.len(),
+            BlockIds::Rendered { ids, .. } | BlockIds::Foreign(ids) => ids.len(),
         };
         all - self.taken
     }
@@ -108,25 +171,47 @@ impl Block {
             BlockIds::Rendered { serials, .. } => {
                 serials.get(self.taken).copied().unwrap_or(self.unaccounted.end)
             }
+            BlockIds::Foreign(_) => self.unaccounted.end,
         };
         self.unaccounted.end.saturating_sub(next)
     }
 
-    /// Moves the next IDs over and returns the first and the last serial.
-    fn take_into(&mut self, count: usize, taken: &mut Taken) -> (u64, u64) {
+    /// Moves the next IDs over and notes who has them.
+    fn take_into(&mut self, count: usize, taken: &mut Taken, issues: &mut Vec<Issue>, by: Taker) {
         let range = self.taken..self.taken + count;
         self.taken = range.end;
         match &self.ids {
             BlockIds::Plain { first, .. } => {
                 let serials = first + range.start as u64..first + range.end as u64;
-                let ends = (serials.start, serials.end - 1);
+                push_issue(issues, serials.start, serials.end - 1, by);
                 taken.serials.push(serials);
-                ends
             }
             BlockIds::Rendered { serials, ids } => {
                 taken.ids.push_all(ids, range.clone());
-                (serials[range.start], serials[range.end - 1])
+                let serials = &serials[range];
+                if self.origin == Origin::Own {
+                    push_issue(issues, serials[0], serials[serials.len() - 1], by);
+                } else {
+                    for run in serials.chunk_by(|a, b| a + 1 == *b) {
+                        push_neighbours(issues, run[0], run[run.len() - 1], by);
+                    }
+                }
             }
+            BlockIds::Foreign(ids) => taken.ids.push_all(ids, range),
+        }
+    }
+
+    /// What is left of it.
+    fn into_rest(self, type_id: TypeId, period: &str) -> Rest {
+        match (self.origin, self.ids) {
+            (Origin::Own, _) => Rest::Drawn(span(type_id, period, self.unaccounted)),
+            (_, BlockIds::Plain { first, count }) => {
+                let left = first + self.taken as u64..first + count as u64;
+                Rest::Withdrawn(Items::Serials(left.collect()))
+            }
+            (_, BlockIds::Rendered { ids, .. } | BlockIds::Foreign(ids)) => Rest::Withdrawn(
+                Items::Ids(ids.iter().skip(self.taken).map(str::to_owned).collect()),
+            ),
         }
     }
 }
@@ -186,8 +271,7 @@ impl Stock {
         while wanted > 0 {
             let block = self.blocks.front_mut().expect("the caller looked at the length");
             let share = wanted.min(block.len());
-            let (first, last) = block.take_into(share, &mut taken);
-            push_issue(&mut self.issues, first, last, taker);
+            block.take_into(share, &mut taken, &mut self.issues, taker);
             wanted -= share;
             self.close_used_up_blocks();
         }
@@ -207,17 +291,27 @@ impl Stock {
         groups
     }
 
-    /// Empties the stock and returns what was never handed out, the latest draw first, so that
-    /// each can be given back to the counter in turn. The log must have been drained.
-    pub(crate) fn drain_rest(&mut self) -> Vec<Span> {
+    /// Serials that came out of a shared pool, are still here, and were not reported before. The
+    /// store has to learn who holds them.
+    pub(crate) fn newly_held(&mut self) -> Vec<Span> {
+        let (type_id, period) = (self.type_id, &self.period);
+        let untold = Origin::Pool { told: false };
+        let new = self.blocks.iter_mut().filter(|block| block.origin == untold);
+        new.map(|block| {
+            block.origin = Origin::Pool { told: true };
+            span(type_id, period, block.unaccounted.clone())
+        })
+        .collect()
+    }
+
+    /// Empties the stock and returns what was never handed out, the latest first, so that each can
+    /// be given back to the counter in turn. The log must have been drained.
+    pub(crate) fn drain_rest(&mut self) -> Vec<Rest> {
         self.len = 0;
         let blocks = std::mem::take(&mut self.blocks);
-        blocks
-            .into_iter()
-            .rev()
-            .map(|block| span(self.type_id, &self.period, block.unaccounted))
-            .filter(|span| !span.serials.is_empty())
-            .collect()
+        let left = blocks.into_iter().rev();
+        let left = left.filter(|block| block.len() > 0 || !block.unaccounted.is_empty());
+        left.map(|block| block.into_rest(self.type_id, &self.period)).collect()
     }
 
     /// A block without IDs is only waiting to be accounted for.
@@ -235,13 +329,26 @@ fn span(type_id: TypeId, period: &str, serials: Range<u64>) -> Span {
     Span { type_id, period: period.to_owned(), serials }
 }
 
+/// Adds to the last issue where it is the same taker at the same moment, and nothing in between is
+/// with anybody else.
+pub(crate) fn push_neighbours(issues: &mut Vec<Issue>, first: u64, last: u64, taker: Taker) {
+    match issues.last() {
+        Some(issue) if issue.last + 1 != first => issues.push(issue_of(first, last, taker)),
+        _ => push_issue(issues, first, last, taker),
+    }
+}
+
+fn issue_of(first: u64, last: u64, taker: Taker) -> Issue {
+    Issue { first, last, key_id: taker.key_id, at_ms: taker.at_ms }
+}
+
 /// Adds to the last issue where it is the same taker at the same moment.
-pub(crate) fn push_issue(issues: &mut Vec<Issue>, first: u64, last: u64, taker: Taker) {
+fn push_issue(issues: &mut Vec<Issue>, first: u64, last: u64, taker: Taker) {
     match issues.last_mut() {
         Some(issue) if issue.key_id == taker.key_id && issue.at_ms == taker.at_ms => {
             issue.last = last;
         }
-        _ => issues.push(Issue { first, last, key_id: taker.key_id, at_ms: taker.at_ms }),
+        _ => issues.push(issue_of(first, last, taker)),
     }
 }
 
@@ -253,6 +360,10 @@ mod tests {
 
     fn taker(at_ms: i64) -> Taker {
         Taker { key_id: 1, at_ms }
+    }
+
+    fn drawn(serials: Range<u64>) -> Rest {
+        Rest::Drawn(span(TYPE, "", serials))
     }
 
     fn stock(draws: &[Range<u64>]) -> Stock {
@@ -272,9 +383,7 @@ mod tests {
         assert_eq!(spans, [10..13, 20..22]);
         assert!(stock.drain_log().is_empty());
         assert_eq!(stock.len(), 8);
-        let rest: Vec<_> = stock.drain_rest().into_iter().map(|span| span.serials).collect();
-        assert_eq!(rest.first(), Some(&(22..30)));
-        assert_eq!(rest.len(), 1);
+        assert_eq!(stock.drain_rest(), [drawn(22..30)]);
     }
 
     #[test]
@@ -293,8 +402,7 @@ mod tests {
         let mut stock = stock(&[0..4, 4..8]);
         stock.take(1, taker(0));
         stock.drain_log();
-        let rest: Vec<_> = stock.drain_rest().into_iter().map(|span| span.serials).collect();
-        assert_eq!(rest, [4..8, 1..4]);
+        assert_eq!(stock.drain_rest(), [drawn(4..8), drawn(1..4)]);
         assert_eq!(stock.len(), 0);
     }
 
@@ -302,8 +410,44 @@ mod tests {
     fn a_draw_that_filters_rejected_whole_is_accounted_for() {
         let mut stock = Stock::new(TYPE, String::new());
         let ids = BlockIds::Rendered { serials: vec![], ids: IdList::default() };
-        stock.add(Block { unaccounted: 0..50, ids, taken: 0 });
+        stock.add(Block { unaccounted: 0..50, ids, taken: 0, origin: Origin::Own });
         let group = stock.drain_log().remove(0);
         assert_eq!((group.span.serials, group.issues), (0..50, vec![]));
+    }
+
+    #[test]
+    fn serials_of_others_are_never_accounted_for() {
+        let mut stock = Stock::new(TYPE, String::new());
+        for run in Block::runs(vec![7, 3, 4, 5, 9]) {
+            stock.add(run);
+        }
+        let held: Vec<_> = stock.newly_held().into_iter().map(|span| span.serials).collect();
+        assert_eq!(held, [3..6, 7..8, 9..10]);
+        assert!(stock.newly_held().is_empty(), "each is reported once");
+        assert_eq!(stock.take(4, taker(0)).serials, [3..6, 7..8]);
+        let spans: Vec<_> = stock.drain_log().into_iter().map(|group| group.span.serials).collect();
+        assert_eq!(spans, [3..6, 7..8]);
+    }
+
+    #[test]
+    fn listed_ids_are_logged_one_run_at_a_time() {
+        let mut stock = Stock::new(TYPE, String::new());
+        let listed = [(8, "h"), (2, "b"), (3, "c")].map(|(serial, id)| (serial, id.to_owned()));
+        stock.add(Block::listed(listed.to_vec()));
+        let taken = stock.take(2, taker(0));
+        assert_eq!(taken.ids.iter().collect::<Vec<_>>(), ["b", "c"]);
+        stock.take(1, taker(0));
+        let issues = stock.drain_log().remove(0).issues;
+        let ends: Vec<_> = issues.iter().map(|issue| (issue.first, issue.last)).collect();
+        assert_eq!(ends, [(2, 3), (8, 8)]);
+    }
+
+    #[test]
+    fn what_is_left_of_a_shared_pool_can_be_put_back() {
+        let mut stock = Stock::new(TYPE, String::new());
+        stock.add(Block::runs(vec![5, 6, 7]).remove(0));
+        stock.take(1, taker(0));
+        stock.drain_log();
+        assert_eq!(stock.drain_rest(), [Rest::Withdrawn(Items::Serials(vec![6, 7]))]);
     }
 }

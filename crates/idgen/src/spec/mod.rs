@@ -157,6 +157,11 @@ impl IdType {
         &self.name
     }
 
+    /// `tenant/name`, for messages.
+    pub fn label(&self) -> String {
+        format!("{}/{}", self.tenant, self.name)
+    }
+
     /// Its kind with the settings.
     pub fn kind(&self) -> &Kind {
         &self.kind

@@ -12,7 +12,7 @@ use super::config::ConfigArgs;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::http::Api;
-use crate::{serve, telemetry, wiring};
+use crate::{serve, stores, telemetry, wiring};
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -71,7 +71,7 @@ fn announce(address: std::net::SocketAddr, config: &Config) {
          Reference:  http://{address}/docs\n\
          Data:       {}\n\
          Try it:     curl -s http://{address}/api/v1/ids -d '{{\"type\":\"{sample}\"}}'",
-        wiring::data_directory(config).display()
+        stores::place(config)
     );
     let _ = out.flush();
 }

@@ -17,6 +17,50 @@ struct Variable {
     text: String,
 }
 
+/// Lays OpenG2P's variables for its database over `tree`, if there is a block of OpenG2P: the names
+/// are so common that they may well be meant for somebody else.
+pub(crate) fn lay_database_over(
+    tree: &mut Node,
+    environment: &[(String, String)],
+    findings: &mut Findings,
+) {
+    if !matches!(tree.get(ID_GENERATOR), Some(Node { value: Value::Map(_), .. })) {
+        return;
+    }
+    let get = |name: &str| {
+        let found = environment.iter().find(|(variable, _)| variable == name);
+        found.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty())
+    };
+    let Some(host) = get("DB_HOST") else { return };
+    let user = percent_encoded(get("DB_USER").unwrap_or("postgres"));
+    let password = get("DB_PASSWORD").map(percent_encoded);
+    let password = password.map_or_else(String::new, |password| format!(":{password}"));
+    let port = get("DB_PORT").unwrap_or("5432");
+    let database = percent_encoded(get("DB_NAME").unwrap_or("postgres"));
+    let url = format!("postgres://{user}{password}@{host}:{port}/{database}");
+    let source = Source::Variable(Arc::from("DB_HOST"));
+    let url = Node::new(Value::Scalar { text: url, quoted: true }, source.clone());
+    let section = Node::new(Value::Map(vec![("url".to_owned(), url)]), source.clone());
+    let over = Node::new(Value::Map(vec![("postgres".to_owned(), section)]), source);
+    // Our own setting, from the file or a variable, is the more deliberate one.
+    if matches!(tree.at("postgres.url"), Some(Node { value: Value::Null, .. })) {
+        lay_over(tree, over, "", findings);
+    }
+}
+
+/// Text as a part of a URL.
+fn percent_encoded(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
 /// Lays the variables over `tree`. Those that are not meant for us are passed over.
 pub(crate) fn lay_variables_over(
     tree: &mut Node,

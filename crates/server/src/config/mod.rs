@@ -7,6 +7,7 @@
 //! struct of its section, and give a whole number its limits in [`validate::LIMITS`]. What it must
 //! not be combined with goes to [`validate`], too. A secret is also named in [`show::SECRETS`].
 
+mod cluster;
 mod environment;
 mod error;
 mod issuing;
@@ -42,11 +43,13 @@ use self::parse::{NotYaml, Origin};
 use self::reader::Reader;
 use self::tree::{Node, Source, Value};
 
+pub(crate) use self::cluster::{ClusterConfig, PostgresConfig, RedisConfig};
 pub(crate) use self::error::ConfigError;
 pub(crate) use self::issuing::IssuingConfig;
 pub(crate) use self::keys::KeyConfig;
 pub(crate) use self::log::{LogConfig, LogFormat};
 pub(crate) use self::openg2p::OpenG2p;
+pub(crate) use self::secret::SecretText;
 pub(crate) use self::security::{Authentication, SecurityConfig};
 pub(crate) use self::server::ServerConfig;
 pub(crate) use self::show::Effective;
@@ -68,6 +71,12 @@ pub(crate) struct Config {
     pub(crate) server: ServerConfig,
     /// Where it remembers.
     pub(crate) store: StoreConfig,
+    /// The database of many instances.
+    pub(crate) postgres: PostgresConfig,
+    /// The pools of many instances.
+    pub(crate) redis: RedisConfig,
+    /// How instances live together.
+    pub(crate) cluster: ClusterConfig,
     /// Who may do what.
     pub(crate) security: SecurityConfig,
     /// How IDs are handed out.
@@ -99,7 +108,9 @@ impl Config {
         if let Some(path) = file {
             layers::lay_over(&mut tree, read_file(path)?, "", &mut findings);
         }
-        environment::lay_variables_over(&mut tree, environment, &mut findings);
+        let environment: Vec<_> = environment.collect();
+        environment::lay_variables_over(&mut tree, environment.iter().cloned(), &mut findings);
+        environment::lay_database_over(&mut tree, &environment, &mut findings);
         leave_out_samples(&mut tree);
 
         let config = read(&mut tree, &defaults, &mut findings);
@@ -141,6 +152,9 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
     validate::check_limits(tree, defaults, findings);
     let server = section(tree, defaults, "server", findings);
     let store = section(tree, defaults, "store", findings);
+    let postgres = section(tree, defaults, "postgres", findings);
+    let redis = section(tree, defaults, "redis", findings);
+    let cluster = section(tree, defaults, "cluster", findings);
     let security = section(tree, defaults, "security", findings);
     let issuing = section(tree, defaults, "issuing", findings);
     let log = section(tree, defaults, "log", findings);
@@ -153,6 +167,9 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
     let config = Config {
         server: server?,
         store: store?,
+        postgres: postgres?,
+        redis: redis?,
+        cluster: cluster?,
         security: security?,
         issuing: issuing?,
         log: log?,

@@ -56,3 +56,21 @@ impl<'de> Deserialize<'de> for MasterKey {
         Ok(Self(bytes))
     }
 }
+
+/// Text that may hold a password, such as a URL. Never printed.
+#[derive(Clone, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct SecretText(String);
+
+impl SecretText {
+    /// The text, for whoever connects with it.
+    pub(crate) fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for SecretText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(MASK)
+    }
+}

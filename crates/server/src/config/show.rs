@@ -5,8 +5,13 @@ use std::fmt::Write as _;
 use super::secret::MASK;
 use super::tree::{Node, Source, Value, inferred};
 
-/// Paths of values that are never shown, beside the tokens of API keys.
-pub(crate) const SECRETS: [&str; 1] = ["security.master_key"];
+/// Paths of values that are never shown.
+pub(crate) const SECRETS: [&str; 4] =
+    ["security.master_key", "postgres.url", "postgres.replica", "redis.url"];
+
+/// Lists whose entries have fields that are never shown.
+const SECRETS_IN_LISTS: [(&str, &[&str]); 2] =
+    [(super::KEYS, &["token"]), ("postgres.shards", &["url", "replica"])];
 
 /// Every setting as it is in effect, without the secrets.
 pub(crate) struct Effective(Node);
@@ -16,9 +21,11 @@ impl Effective {
         for path in SECRETS {
             mask(tree.at_mut(path));
         }
-        if let Some(Node { value: Value::List(keys), .. }) = tree.at_mut(super::KEYS) {
-            for key in keys {
-                mask(key.at_mut("token"));
+        for (list, fields) in SECRETS_IN_LISTS {
+            if let Some(Node { value: Value::List(entries), .. }) = tree.at_mut(list) {
+                for entry in entries {
+                    fields.iter().for_each(|field| mask(entry.at_mut(field)));
+                }
             }
         }
         Self(tree)

@@ -13,12 +13,18 @@ use super::security::Authentication;
 use super::tree::{Node, Source, Value};
 
 /// The least and the most that each whole number may be. A field that has no default may be null.
-pub(crate) const LIMITS: [(&str, u32, u32); 13] = [
+pub(crate) const LIMITS: [(&str, u32, u32); 19] = [
     ("server.request_timeout_seconds", 1, 3_600),
     ("server.header_timeout_seconds", 1, 3_600),
     ("server.body_limit_bytes", 1_024, 1_073_741_824),
     ("server.connections_max", 1, 1_000_000),
     ("server.shutdown_seconds", 0, 3_600),
+    ("postgres.connections_max", 2, 10_000),
+    ("postgres.timeout_milliseconds", 50, 600_000),
+    ("redis.timeout_milliseconds", 1, 60_000),
+    ("redis.lock_seconds", 1, 3_600),
+    ("cluster.lease_seconds", 1, 3_600),
+    ("cluster.pool_check_seconds", 1, 86_400),
     ("security.requests_per_second", 1, REQUESTS_PER_SECOND_MAX),
     ("issuing.count_max", 1, 1_000_000),
     ("issuing.pool_size_min", 1, POOL_SIZE_MAX),
@@ -139,6 +145,7 @@ pub(crate) fn check_as_a_whole(config: &Config, tree: &Node, findings: &mut Find
     check.security(config);
     check.issuing(config);
     check.server(config);
+    check.cluster(config);
 }
 
 struct Check<'a> {
@@ -250,6 +257,38 @@ impl Check<'_> {
                     issuing.log_flush_milliseconds
                 ),
             );
+        }
+    }
+
+    fn cluster(&mut self, config: &Config) {
+        let (postgres, redis) = (&config.postgres, &config.redis);
+        if postgres.url.is_none() {
+            if !postgres.shards.is_empty() || postgres.replica.is_some() {
+                let path = self.written("postgres.shards", "postgres.replica");
+                self.error(path, "postgres.url is missing; it is the first database");
+            }
+            if redis.url.is_some() {
+                self.error(
+                    "redis.url",
+                    "Redis holds nothing that may be lost, so it needs postgres.url beside it",
+                );
+            }
+        }
+        if u64::from(redis.lock_seconds) * 1000 < 4 * u64::from(redis.timeout_milliseconds) {
+            let path = self.written("redis.lock_seconds", "redis.timeout_milliseconds");
+            self.error(
+                path,
+                "the lock must live at least four times as long as an answer may take",
+            );
+        }
+        for (path, url) in
+            [("postgres.url", &postgres.url), ("postgres.replica", &postgres.replica)]
+        {
+            let schemes = ["postgres://", "postgresql://"];
+            let right = |url: &str| schemes.iter().any(|scheme| url.starts_with(scheme));
+            if url.as_ref().is_some_and(|url| !right(url.expose())) {
+                self.error(path, "use postgres://user:password@host:port/database");
+            }
         }
     }
 

@@ -14,6 +14,9 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
+use storage::Reading;
+
+use super::readings::Readings;
 
 /// From a twentieth of a millisecond to the request limit.
 const BUCKETS_SECONDS: [f64; 12] =
@@ -53,6 +56,7 @@ pub(crate) struct ServerMetrics {
     pool_size: PoolGauge,
     pool_used_ratio: PoolGauge,
     pool_valid_left: PoolGauge,
+    readings: Readings,
 }
 
 impl ServerMetrics {
@@ -80,6 +84,8 @@ impl ServerMetrics {
         let pool_used_ratio =
             gauge("pool_used_ratio", "Share of the ID type's space that is drawn");
         let pool_valid_left = gauge("pool_valid_left", "IDs of the ID type that are left");
+        let readings = Readings::default();
+        registry.register_collector(Box::new(readings.clone()));
         // There is a fixed number of routes, and they live as long as the process.
         let routes = routes.into_iter().map(|route| &*route.leak()).collect();
         Self {
@@ -92,6 +98,7 @@ impl ServerMetrics {
             pool_size,
             pool_used_ratio,
             pool_valid_left,
+            readings,
         }
     }
 
@@ -118,7 +125,8 @@ impl ServerMetrics {
 
     /// Everything, in the text format of OpenMetrics.
     #[expect(clippy::cast_precision_loss, reason = "gauges are floating-point numbers")]
-    pub(crate) fn encode(&self, pools: Vec<PoolReport>) -> String {
+    pub(crate) fn encode(&self, pools: Vec<PoolReport>, readings: Vec<Reading>) -> String {
+        self.readings.set(readings);
         for family in
             [&self.pool_level, &self.pool_size, &self.pool_used_ratio, &self.pool_valid_left]
         {

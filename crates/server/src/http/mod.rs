@@ -14,6 +14,7 @@ mod operation;
 mod paging;
 mod pools;
 mod problem;
+mod readings;
 mod request;
 mod tenants;
 mod types;
@@ -50,16 +51,7 @@ pub(crate) struct Build {
 
 /// What the handlers share.
 pub(crate) struct App {
-    pub(crate) engine: Arc<Engine>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) access: Access,
-    pub(crate) body_limit: usize,
-    pub(crate) body_timeout: Duration,
-    pub(crate) request_timeout: Duration,
-    pub(crate) log_requests: bool,
-    pub(crate) build: Build,
-    /// What OpenG2P's `/config` route shows.
-    pub(crate) openg2p_config: Value,
+    parts: AppParts,
     metrics: ServerMetrics,
     request_ids: RequestIds,
     shutting_down: AtomicBool,
@@ -78,7 +70,16 @@ pub(crate) struct AppParts {
     pub(crate) request_timeout: Duration,
     pub(crate) log_requests: bool,
     pub(crate) build: Build,
+    /// What OpenG2P's `/config` route shows.
     pub(crate) openg2p_config: Value,
+}
+
+impl std::ops::Deref for App {
+    type Target = AppParts;
+
+    fn deref(&self) -> &AppParts {
+        &self.parts
+    }
 }
 
 impl App {
@@ -86,15 +87,7 @@ impl App {
         let metrics = ServerMetrics::new(&parts.engine.metrics, openapi::routes());
         Arc::new(Self {
             request_ids: RequestIds::new(&parts.instance),
-            engine: parts.engine,
-            clock: parts.clock,
-            access: parts.access,
-            body_limit: parts.body_limit,
-            body_timeout: parts.body_timeout,
-            request_timeout: parts.request_timeout,
-            log_requests: parts.log_requests,
-            build: parts.build,
-            openg2p_config: parts.openg2p_config,
+            parts,
             metrics,
             shutting_down: AtomicBool::new(false),
             last_check: tokio::sync::Mutex::default(),

@@ -96,7 +96,7 @@ async fn validate(
 }
 
 async fn health(State(app): State<Arc<App>>) -> Response {
-    if app.shutting_down() {
+    if app.shutting_down() || !app.engine.issuer.is_warm() {
         let message = "Service not ready: startup not complete";
         return error(&app, StatusCode::SERVICE_UNAVAILABLE, "IDG-005", message);
     }

@@ -28,8 +28,8 @@ pub(crate) async fn livez() -> Response {
 
 /// Can it issue IDs?
 ///
-/// Asks the store to write. While the server shuts down, the answer is 503, so that load balancers
-/// look elsewhere.
+/// Asks the store to write. The answer is 503 while pools that instances share are filled for the
+/// first time and while the server shuts down, so that load balancers look elsewhere.
 #[utoipa::path(get, path = "/readyz", tag = "Operation",
     responses((status = 200, body = StatusBody), (status = 503, body = Problem)))]
 pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
@@ -37,6 +37,9 @@ pub(crate) async fn readyz(State(app): State<Arc<App>>) -> Response {
         return Problem::unavailable("The server is shutting down.").into_response();
     }
     match app.check().await {
+        Ok(()) if !app.engine.issuer.is_warm() => {
+            Problem::unavailable("The pools are being filled for the first time.").into_response()
+        }
         Ok(()) => JsonBody::ok(&StatusBody { status: "ok" }).into_response(),
         Err(error) => Problem::from(error).into_response(),
     }
@@ -51,7 +54,7 @@ pub(crate) async fn metrics(State(app): State<Arc<App>>, headers: HeaderMap) -> 
         let pools = app.engine.issuer.pools(None).await?;
         let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
         let kind = HeaderValue::from_static(kind);
-        Ok(([(header::CONTENT_TYPE, kind)], app.metrics.encode(pools)))
+        Ok(([(header::CONTENT_TYPE, kind)], app.metrics.encode(pools, app.engine.readings())))
     })
     .await
 }

@@ -25,13 +25,6 @@ impl ConfigArgs {
     pub(crate) fn load(&self) -> Result<(Config, Effective), Failure> {
         let (config, effective) = Config::load_with_sources(self.config.as_deref(), environment())
             .map_err(Failure::usage)?;
-        if config.openg2p.is_some() && environment().any(|(name, _)| name == "DB_HOST") {
-            say(format_args!(
-                "mintage: warning: DB_HOST is set, but IDs are kept in {}; this version has no \
-                 PostgreSQL store, and existing tables are not read",
-                config.store.directory.display()
-            ));
-        }
         for warning in &config.warnings {
             say(format_args!("mintage: warning: {warning}"));
         }

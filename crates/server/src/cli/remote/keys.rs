@@ -22,7 +22,8 @@ use super::client::{Client, ServerArgs, escape, print_json};
 use super::table;
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::wiring::{SystemClock, SystemEntropy, open_store};
+use crate::stores;
+use crate::wiring::{SystemClock, SystemEntropy};
 
 const COLUMNS: [&str; 6] = ["key", "name", "tenant", "scopes", "created_at", "revoked_at"];
 
@@ -108,9 +109,10 @@ fn online(client: &Client, what: &What) -> Result<Value, Failure> {
 }
 
 async fn offline(config: &Config, what: &What) -> Result<Value, Failure> {
-    let store = open_store(config).map_err(|error| {
+    let stores = stores::open(config).await.map_err(|error| {
         error.context("if a server is running on it, name the server with --server")
     })?;
+    let store = stores.store;
     let keys = Keys::load(Arc::clone(&store), Arc::new(SystemClock), Arc::new(SystemEntropy), None)
         .await
         .map_err(anyhow::Error::from)?;

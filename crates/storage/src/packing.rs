@@ -15,7 +15,7 @@
 //!
 //! Differences wrap around, so every list of issues can be written and comes back as it was.
 
-use storage::Issue;
+use crate::Issue;
 
 /// The first byte. Another layout gets another one.
 const VERSION: u8 = 1;
@@ -24,7 +24,7 @@ const VERSION: u8 = 1;
 const ISSUE_BYTES_MIN: usize = 4;
 
 /// Packs the issues of a group that starts with `start`.
-pub(crate) fn encode(start: u64, issues: &[Issue]) -> Vec<u8> {
+pub fn encode(start: u64, issues: &[Issue]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(16 + 6 * issues.len());
     bytes.push(VERSION);
     put(&mut bytes, issues.len() as u64);
@@ -40,7 +40,7 @@ pub(crate) fn encode(start: u64, issues: &[Issue]) -> Vec<u8> {
 }
 
 /// Unpacks what [`encode`] has packed, with the same `start`. None if it is anything else.
-pub(crate) fn decode(start: u64, bytes: &[u8]) -> Option<Vec<Issue>> {
+pub fn decode(start: u64, bytes: &[u8]) -> Option<Vec<Issue>> {
     let (&version, mut rest) = bytes.split_first()?;
     if version != VERSION {
         return None;

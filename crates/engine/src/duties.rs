@@ -1,0 +1,80 @@
+//! What goes on beside requests, again and again until the engine stops.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tracing::warn;
+
+use crate::answers::Answers;
+use crate::catalogue::Catalogue;
+use crate::error::AdminError;
+use crate::issuing::Issuer;
+use crate::keys::Keys;
+use crate::membership::Membership;
+
+/// One thing to do again and again.
+pub(crate) enum Duty {
+    /// Forget answers that have expired.
+    PurgeAnswers(Arc<Answers>),
+    /// Stay a member, and account for members that are gone.
+    KeepLease { membership: Arc<Membership>, issuer: Arc<Issuer> },
+    /// Take over what other instances have changed.
+    FollowCatalogue { catalogue: Arc<Catalogue>, keys: Arc<Keys> },
+    /// Let others have what nobody takes here.
+    ReturnIdleStock(Arc<Issuer>),
+    /// See to it that no shared pool stays low because a refill went wrong.
+    CheckLevels(Arc<Issuer>),
+}
+
+/// Does a duty at an interval until told to stop. Its failures are said once each time they begin.
+pub(crate) async fn run(duty: Duty, interval: Duration, mut stop: watch::Receiver<bool>) {
+    let mut failing = false;
+    while !*stop.borrow() {
+        tokio::select! {
+            () = tokio::time::sleep(interval) => {}
+            _ = stop.changed() => return,
+        }
+        match duty.once().await {
+            Ok(()) => failing = false,
+            Err(problem) => {
+                if !std::mem::replace(&mut failing, true) {
+                    warn!("cannot {}: {problem}", duty.name());
+                }
+            }
+        }
+    }
+}
+
+impl Duty {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::PurgeAnswers(_) => "remove expired answers",
+            Self::KeepLease { .. } => "renew the lease of this instance",
+            Self::FollowCatalogue { .. } => "follow changes of types and keys",
+            Self::ReturnIdleStock(_) => "return what nobody takes",
+            Self::CheckLevels(_) => "check the levels of shared pools",
+        }
+    }
+
+    async fn once(&self) -> Result<(), AdminError> {
+        match self {
+            Self::PurgeAnswers(answers) => answers.purge().await?,
+            Self::KeepLease { membership, issuer } => {
+                membership.renew().await?;
+                if !membership.close_losses().await?.gone.is_empty() {
+                    issuer.find_lost_withdrawals().await;
+                }
+            }
+            Self::FollowCatalogue { catalogue, keys } => {
+                if catalogue.refresh().await? {
+                    keys.refresh().await?;
+                    keys.set_tenant_rates(&catalogue.tenants());
+                }
+            }
+            Self::ReturnIdleStock(issuer) => issuer.return_idle_stock().await,
+            Self::CheckLevels(issuer) => issuer.check_levels().await,
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,96 @@
+//! Which stores the configuration asks for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use engine::issuing::SharedPoolSet;
+use engine::surroundings::{Clock as _, Entropy as _};
+use storage::Store;
+use storage_postgres::{PostgresSettings, PostgresStore, ShardSettings};
+use storage_redis::RedisPools;
+use storage_sqlite::SqliteStore;
+
+use crate::config::{Config, RedisConfig};
+use crate::wiring::{SystemClock, SystemEntropy};
+
+/// What the service remembers in, and what its instances share.
+pub(crate) struct Stores {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) shared_pools: SharedPoolSet,
+}
+
+/// Opens the stores that the configuration names.
+pub(crate) async fn open(config: &Config) -> anyhow::Result<Stores> {
+    let Some(settings) = postgres_settings(config) else {
+        let store = Arc::new(SqliteStore::open(&config.store.directory)?);
+        return Ok(Stores { store, shared_pools: SharedPoolSet::default() });
+    };
+    let store = PostgresStore::open(settings).await?;
+    let serials = match &config.redis.url {
+        Some(url) => Some(connect(&config.redis, url.expose(), &store)?),
+        None => None,
+    };
+    let shared_pools = SharedPoolSet { ids: Some(Arc::clone(&store) as _), serials };
+    Ok(Stores { store, shared_pools })
+}
+
+fn connect(
+    config: &RedisConfig,
+    url: &str,
+    store: &Arc<PostgresStore>,
+) -> anyhow::Result<Arc<dyn storage::SharedPools>> {
+    let settings = storage_redis::Settings {
+        timeout: Duration::from_millis(config.timeout_milliseconds.into()),
+        lock_ttl: Duration::from_secs(config.lock_seconds.into()),
+        ca_file: config.ca_file.clone(),
+        // Deployments that share a Redis by mistake must not share their numbers.
+        namespace: format!("mintage:{}", store.cluster()),
+        ..storage_redis::Settings::new(url)
+    };
+    let clock = Arc::new(|| SystemClock.now());
+    let tokens = Arc::new(|| {
+        let mut bytes = [0; 16];
+        SystemEntropy.fill(&mut bytes);
+        u128::from_le_bytes(bytes)
+    });
+    let store = Arc::clone(store) as _;
+    Ok(RedisPools::connect(settings, store, clock, tokens).context("redis.url")?)
+}
+
+fn postgres_settings(config: &Config) -> Option<PostgresSettings> {
+    let postgres = &config.postgres;
+    let text = |secret: &crate::config::SecretText| secret.expose().to_owned();
+    let timeout = Duration::from_millis(postgres.timeout_milliseconds.into());
+    Some(PostgresSettings {
+        replica: postgres.replica.as_ref().map(text),
+        shards: postgres
+            .shards
+            .iter()
+            .map(|shard| ShardSettings {
+                url: text(&shard.url),
+                replica: shard.replica.as_ref().map(text),
+            })
+            .collect(),
+        connections_max: postgres.connections_max as usize,
+        wait_timeout: timeout / 2,
+        connect_timeout: timeout / 2,
+        step_timeout: timeout,
+        prepared_statements: postgres.prepared_statements,
+        tls_root_file: postgres.ca_file.clone(),
+        ..PostgresSettings::new(text(postgres.url.as_ref()?))
+    })
+}
+
+/// Where the data is, for messages. A password is not shown.
+pub(crate) fn place(config: &Config) -> String {
+    match &config.postgres.url {
+        None => config.store.directory.display().to_string(),
+        Some(_) => {
+            let shards = 1 + config.postgres.shards.len();
+            let databases = if shards == 1 { "database" } else { "databases" };
+            let redis = if config.redis.url.is_some() { ", with Redis" } else { "" };
+            format!("PostgreSQL, {shards} {databases}{redis}")
+        }
+    }
+}

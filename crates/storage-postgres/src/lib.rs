@@ -1,0 +1,150 @@
+#![doc = include_str!("../README.md")]
+
+mod address;
+mod answers;
+mod counters;
+mod database;
+mod error;
+mod gaps;
+mod instances;
+mod issues;
+mod keys;
+mod lookup;
+mod losses;
+mod migrate;
+mod open;
+mod pools;
+mod readings;
+mod replicas;
+mod session;
+mod settings;
+mod spans;
+mod tenants;
+mod time;
+mod tls;
+mod types;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use futures_util::future::try_join_all;
+use storage::{Reading, Result, Store, StoreError, TypeId};
+use tokio::task::JoinHandle;
+
+pub use error::OpenError;
+pub use pools::PooledId;
+pub use settings::{PostgresSettings, SHARDS_MAX, ShardSettings};
+
+use database::{Database, Repeat};
+use error::corrupt;
+use open::Opened;
+use pools::Pools;
+use replicas::{Lags, Replica};
+
+/// The numbers of types are multiples of this, plus the number of their shard.
+const NUMBER_STEP: i64 = 256;
+
+/// The store of a cluster: a catalogue and its shards.
+pub struct PostgresStore {
+    cluster: String,
+    /// By shard number; the catalogue is the first.
+    databases: Vec<Database>,
+    replicas: Vec<Replica>,
+    lags: Lags,
+    pools: Pools,
+    /// The task that looks after replicas, until the store is closed.
+    watch: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl PostgresStore {
+    /// A name that no other cluster has, whatever its databases are called.
+    pub fn cluster(&self) -> &str {
+        &self.cluster
+    }
+
+    /// Connects to every database and makes or changes what is needed there.
+    pub async fn open(settings: PostgresSettings) -> Result<Arc<Self>, OpenError> {
+        let Opened { cluster, databases, replicas } = open::open(&settings).await?;
+        let store = Arc::new(Self {
+            cluster,
+            databases,
+            replicas,
+            lags: Lags::default(),
+            pools: Pools::default(),
+            watch: Mutex::default(),
+        });
+        let watch = tokio::spawn(replicas::watch(Arc::downgrade(&store)));
+        *store.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
+        Ok(store)
+    }
+
+    fn catalogue(&self) -> &Database {
+        &self.databases[0]
+    }
+
+    /// Where the rows of a type are, if there can be such a type.
+    fn shard_of(&self, id: TypeId) -> Option<&Database> {
+        let shard = usize::try_from(id.0.rem_euclid(NUMBER_STEP)).ok()?;
+        self.databases.get(shard)
+    }
+
+    /// Where the rows of a type are.
+    fn shard(&self, id: TypeId) -> Result<&Database> {
+        self.shard_of(id).ok_or(StoreError::NotFound("type"))
+    }
+
+    /// Runs the same statement on every database.
+    async fn everywhere(&self, sql: &str) -> Result<Vec<tokio_postgres::Row>> {
+        let rows = try_join_all(
+            self.databases.iter().map(|database| database.query(Repeat::Always, sql, &[])),
+        );
+        Ok(rows.await?.into_iter().flatten().collect())
+    }
+}
+
+impl Drop for PostgresStore {
+    fn drop(&mut self) {
+        self.end_watch();
+    }
+}
+
+impl PostgresStore {
+    fn end_watch(&self) {
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(watch) = watch {
+            watch.abort();
+        }
+    }
+}
+
+#[async_trait]
+impl Store for PostgresStore {
+    async fn check(&self) -> Result<()> {
+        // Only a real write notices that the disk is full or the server a replica.
+        self.everywhere("UPDATE probe SET at = clock_timestamp()").await?;
+        Ok(())
+    }
+
+    async fn catalogue_version(&self) -> Result<u64> {
+        // Each of them only ever grows, and so does their sum.
+        let rows = self.everywhere("SELECT version FROM meta").await?;
+        let versions = rows.iter().map(|row| u64::try_from(row.get::<_, i64>(0)));
+        let sum = versions.sum::<Result<u64, _>>();
+        sum.map_err(|_| corrupt("the version of the catalogue is negative"))
+    }
+
+    fn readings(&self) -> Vec<Reading> {
+        readings::readings(self)
+    }
+
+    async fn close(&self) -> Result<()> {
+        self.end_watch();
+        for database in &self.databases {
+            database.close();
+        }
+        for replica in &self.replicas {
+            replica.close();
+        }
+        Ok(())
+    }
+}

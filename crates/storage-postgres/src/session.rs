@@ -1,0 +1,126 @@
+//! One connection, for as long as a step needs it.
+
+use deadpool_postgres::Object;
+use tokio_postgres::Row;
+use tokio_postgres::error::SqlState;
+use tokio_postgres::types::{ToSql, Type};
+
+use crate::error::Failure;
+
+/// A parameter and its type. The type is named so that a statement takes one round trip also where
+/// it is not prepared.
+pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// Whether a statement is kept on its connection, ready to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// It is, because it comes often and there are few like it.
+    Prepared,
+    /// It is not: it comes rarely, or a pooler would not know it the next time.
+    Never,
+}
+
+/// One connection. It goes back to the others only if it is known to be in order: one that has an
+/// answer or a transaction outstanding is closed, and the server undoes what was not committed.
+pub(crate) struct Session {
+    object: Option<Object>,
+    prepare: bool,
+    in_order: bool,
+    in_transaction: bool,
+}
+
+impl Session {
+    pub(crate) fn new(object: Object, prepare: bool) -> Self {
+        Self { object: Some(object), prepare, in_order: true, in_transaction: false }
+    }
+
+    fn client(&self) -> &Object {
+        self.object.as_ref().expect("only dropping takes it out")
+    }
+
+    /// Notes how a request has ended.
+    fn ended<T>(
+        &mut self,
+        result: Result<T, tokio_postgres::Error>,
+    ) -> Result<T, tokio_postgres::Error> {
+        self.in_order = match &result {
+            Ok(_) => true,
+            // A server that may not write has become a replica.
+            Err(error) if error.code() == Some(&SqlState::READ_ONLY_SQL_TRANSACTION) => false,
+            Err(error) => !matches!(Failure::of(error), Failure::Connection | Failure::NotSent),
+        };
+        result
+    }
+
+    /// Runs one statement.
+    pub(crate) async fn query(
+        &mut self,
+        keep: Keep,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        self.in_order = false;
+        let result = if self.prepare && keep == Keep::Prepared {
+            self.query_prepared(sql, params).await
+        } else {
+            self.client().query_typed(sql, params).await
+        };
+        self.ended(result)
+    }
+
+    async fn query_prepared(
+        &self,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        let types: Vec<Type> = params.iter().map(|(_, ty)| ty.clone()).collect();
+        let values: Vec<&(dyn ToSql + Sync)> = params.iter().map(|(value, _)| *value).collect();
+        let statement = self.client().prepare_typed_cached(sql, &types).await?;
+        self.client().query(&statement, &values).await
+    }
+
+    /// Runs several statements without parameters or results.
+    pub(crate) async fn batch(&mut self, sql: &str) -> Result<(), tokio_postgres::Error> {
+        self.in_order = false;
+        let result = self.client().batch_execute(sql).await;
+        self.ended(result)
+    }
+
+    /// Begins a transaction with limits of its own. If the session is dropped before the end, the
+    /// transaction is undone.
+    pub(crate) async fn begin(
+        &mut self,
+        statement_ms: u128,
+        lock_ms: u128,
+    ) -> Result<(), tokio_postgres::Error> {
+        self.in_transaction = true;
+        self.batch(&format!(
+            "BEGIN ISOLATION LEVEL READ COMMITTED;
+             SET LOCAL statement_timeout = {statement_ms};
+             SET LOCAL lock_timeout = {lock_ms}"
+        ))
+        .await
+    }
+
+    pub(crate) async fn commit(mut self) -> Result<(), tokio_postgres::Error> {
+        self.batch("COMMIT").await?;
+        self.in_transaction = false;
+        Ok(())
+    }
+
+    pub(crate) async fn roll_back(mut self) -> Result<(), tokio_postgres::Error> {
+        self.batch("ROLLBACK").await?;
+        self.in_transaction = false;
+        Ok(())
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if (!self.in_order || self.in_transaction)
+            && let Some(object) = self.object.take()
+        {
+            drop(Object::take(object));
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! The pools, as the rest of the service sees them.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use async_trait::async_trait;
+use redis::{Pipeline, Value};
+use storage::{
+    Items, PoolContents, PoolKey, Reading, Result, SharedPools, Store, StoreError, TopUp, ToppedUp,
+    Withdrawn, pool_holder,
+};
+use tokio::task::JoinHandle;
+
+use crate::breaker::{Breaker, Shared};
+use crate::error::{SettingsError, Trouble};
+use crate::figures::Figures;
+use crate::keys::PoolKeys;
+use crate::link::Link;
+use crate::origins::Origins;
+use crate::settings::{Clock, Settings, TokenSource};
+use crate::strays::Strays;
+use crate::target::Target;
+use crate::withdraw::{read_length, read_serials};
+use crate::{keeper, refill, server, tls, withdraw};
+
+/// Serials that are read at a time when all are wanted, so that no request waits long behind it.
+const PAGE: i64 = 4096;
+
+/// Pools of serials on a Redis server. See the front page.
+pub struct RedisPools {
+    shared: Arc<Shared>,
+    keeper: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl RedisPools {
+    /// Starts to connect, in the background: a server that is down now is used when it is up. Fails
+    /// only if the settings can never work. Needs a tokio runtime.
+    pub fn connect(
+        settings: Settings,
+        store: Arc<dyn Store>,
+        clock: Clock,
+        tokens: TokenSource,
+    ) -> Result<Arc<Self>, SettingsError> {
+        settings.check()?;
+        let target = Target::parse(&settings.url)?;
+        let tls =
+            target.uses_tls().then(|| tls::connector(settings.ca_file.as_deref())).transpose()?;
+        let shared = Arc::new(Shared {
+            settings,
+            target,
+            tls,
+            store,
+            clock,
+            tokens,
+            figures: Figures::default(),
+            strays: Strays::default(),
+            origins: Origins::default(),
+            breaker: Breaker::default(),
+        });
+        let keeper = Mutex::new(Some(tokio::spawn(keeper::keep(Arc::clone(&shared)))));
+        Ok(Arc::new(Self { shared, keeper }))
+    }
+
+    /// Whether there is no server to use at the moment.
+    pub fn is_open(&self) -> bool {
+        self.shared.breaker.link().is_err()
+    }
+
+    /// Sends commands about a pool's list, and vouches for the answers.
+    async fn ask(
+        &self,
+        link: &Arc<Link>,
+        pool: &PoolKey,
+        mut commands: Pipeline,
+    ) -> Result<Vec<Value>, Trouble> {
+        let step = async {
+            let node = link.node(pool)?;
+            server::ask_history(&mut commands);
+            let mut answers = node.wire.ask_all(&commands).await?;
+            node.server.check_history(&answers.pop().unwrap_or_default())?;
+            match answers.iter().find_map(refusal) {
+                Some(refused) => Err(refused),
+                None => Ok(answers),
+            }
+        };
+        self.shared.over(link, step).await
+    }
+
+    fn keys(&self, pool: &PoolKey, link: &Link) -> PoolKeys {
+        PoolKeys::new(&self.shared.settings.namespace, pool, link.epoch)
+    }
+
+    /// Puts serials back at the head of their list.
+    async fn push_front(
+        &self,
+        link: &Arc<Link>,
+        pool: &PoolKey,
+        serials: &[u64],
+    ) -> Result<(), Trouble> {
+        let mut descending = serials.to_vec();
+        descending.sort_unstable_by(|one, other| other.cmp(one));
+        let mut commands = Pipeline::with_capacity(2);
+        // One command, so that all of them are in the list or none.
+        commands.cmd("LPUSH").arg(self.keys(pool, link).serials).arg(descending);
+        self.ask(link, pool, commands).await.map(drop)
+    }
+
+    fn stop_keeper(&self) {
+        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(keeper) = keeper {
+            keeper.abort();
+        }
+    }
+}
+
+fn refusal(answer: &Value) -> Option<Trouble> {
+    match answer {
+        Value::ServerError(error) => Some(Trouble::Refused(error.clone())),
+        _ => None,
+    }
+}
+
+#[async_trait]
+impl SharedPools for RedisPools {
+    async fn prepare(&self, pool: &PoolKey) -> Result<u64> {
+        let link = self.shared.breaker.link()?;
+        let mut commands = Pipeline::with_capacity(2);
+        commands.cmd("LLEN").arg(self.keys(pool, &link).serials);
+        let answers = self.ask(&link, pool, commands).await?;
+        Ok(read_length(&answers.into_iter().next().unwrap_or_default())?)
+    }
+
+    async fn withdraw(&self, pool: &PoolKey, count: usize) -> Result<Withdrawn> {
+        Ok(withdraw::withdraw(&self.shared, pool, count).await?)
+    }
+
+    async fn top_up(&self, pool: &PoolKey, order: TopUp) -> Result<ToppedUp> {
+        // A task of its own: if the caller goes away, the serials that were drawn still get to
+        // where they belong.
+        let step = refill::top_up(Arc::clone(&self.shared), pool.clone(), order);
+        tokio::spawn(step).await.unwrap_or_else(|error| {
+            Err(StoreError::Unavailable(format!("a refill did not end: {error}")))
+        })
+    }
+
+    async fn put_back(&self, pool: &PoolKey, items: &Items) -> Result<bool> {
+        let Items::Serials(serials) = items else { return Ok(false) };
+        if serials.is_empty() {
+            return Ok(true);
+        }
+        let Ok(link) = self.shared.breaker.link() else { return Ok(false) };
+        if !self.shared.origins.are_from(pool, link.epoch, serials) {
+            return Ok(false);
+        }
+        match self.push_front(&link, pool, serials).await {
+            Ok(()) => Ok(true),
+            Err(Trouble::Refused(_)) => Ok(false),
+            Err(trouble) => Err(trouble.into()),
+        }
+    }
+
+    async fn contents(&self, pool: &PoolKey) -> Result<Option<PoolContents>> {
+        let link = self.shared.breaker.link()?;
+        let keys = self.keys(pool, &link);
+        let mut serials = self.shared.strays.view(pool, link.epoch);
+        // From the end to the head, by distance from the end: what leaves the pool meanwhile does
+        // not move the rest, and what is added only shows some of it twice.
+        let mut last = -1;
+        loop {
+            let mut commands = Pipeline::with_capacity(2);
+            commands.cmd("LRANGE").arg(&keys.serials).arg(last - PAGE + 1).arg(last);
+            let answers = self.ask(&link, pool, commands).await?;
+            let page = read_serials(&answers.into_iter().next().unwrap_or_default())?;
+            serials.extend(&page);
+            last -= PAGE;
+            if page.is_empty() {
+                break;
+            }
+        }
+        serials.sort_unstable();
+        serials.dedup();
+        Ok(Some(PoolContents { holder: pool_holder(link.epoch), serials }))
+    }
+
+    fn readings(&self) -> Vec<Reading> {
+        self.shared.figures.readings(self.is_open(), self.shared.breaker.epoch())
+    }
+
+    async fn close(&self) {
+        self.stop_keeper();
+        if let Ok(link) = self.shared.breaker.link() {
+            for ((type_id, period), serials) in self.shared.strays.drain(link.epoch) {
+                let (tenant, name) = Default::default();
+                let pool = PoolKey { type_id, tenant, name, period };
+                // If it fails, they stay recorded under the pool, which no longer holds them.
+                let _ = self.push_front(&link, &pool, &serials).await;
+            }
+        }
+        self.shared.breaker.open();
+    }
+}
+
+impl Drop for RedisPools {
+    fn drop(&mut self) {
+        self.stop_keeper();
+        self.shared.breaker.open();
+    }
+}
