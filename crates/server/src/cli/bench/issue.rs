@@ -9,10 +9,10 @@ use std::time::Duration;
 use anyhow::Context as _;
 use axum::extract::State;
 use axum::routing::post;
-use clap::ValueEnum;
 
-use super::child::{Server, this_executable};
+use super::child::Server;
 use super::load::{self, Load};
+use super::place::{Place, StoreKind};
 use super::{Measurement, median, parse_seconds};
 use crate::failure::Failure;
 
@@ -36,19 +36,13 @@ pub(crate) struct Args {
     #[arg(long, default_value_t = 10.0, value_parser = parse_seconds)]
     seconds: f64,
 
-    /// The ID type to issue
-    #[arg(long = "type", default_value = "bottle")]
-    id_type: String,
+    /// The ID type to issue; by default a sample that uses what is special about the store
+    #[arg(long = "type")]
+    id_type: Option<String>,
 
     /// One JSON object a line
     #[arg(long)]
     json: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum StoreKind {
-    /// The embedded store
-    Embedded,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
@@ -58,16 +52,17 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 async fn measure(args: &Args) -> anyhow::Result<()> {
-    let body = format!("{{\"type\":\"{}\"}}", args.id_type);
+    let id_type = args.id_type.as_deref().unwrap_or(args.store.sample_type());
+    let body = format!("{{\"type\":\"{id_type}\"}}");
     let baseline = Server::baseline()?;
-    let open = tempfile::tempdir()?;
-    let server = Server::mintage(open.path())?;
+    let place = args.store.place()?;
+    let server = Server::mintage(&place, "off")?;
     compare(args, "issue", &server, &request(&body, ""), &baseline).await?;
     drop(server);
 
-    let keyed = tempfile::tempdir()?;
-    let key = create_key(keyed.path())?;
-    let server = Server::mintage(keyed.path())?;
+    let place = args.store.place()?;
+    let key = create_key(&place)?;
+    let server = Server::mintage(&place, "required")?;
     let header = format!("authorization: Bearer {key}\r\n");
     compare(args, "issue_with_key", &server, &request(&body, &header), &baseline).await
 }
@@ -110,11 +105,11 @@ fn request(body: &str, headers: &str) -> String {
     )
 }
 
-fn create_key(data: &std::path::Path) -> anyhow::Result<String> {
-    let output = this_executable()?
+fn create_key(place: &Place) -> anyhow::Result<String> {
+    let output = place
+        .command()?
         .args(["keys", "create", "--name", "bench", "--scope", "issue"])
         .args(["--requests-per-second", REQUESTS_PER_SECOND])
-        .env("MINTAGE__STORE__DIRECTORY", data)
         .output()?;
     anyhow::ensure!(
         output.status.success(),

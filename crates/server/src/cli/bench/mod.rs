@@ -3,6 +3,8 @@
 mod child;
 mod issue;
 mod load;
+mod place;
+mod pools;
 mod render;
 
 use std::io::{self, Write as _};
@@ -25,6 +27,8 @@ enum What {
     Render(render::Args),
     /// Issue IDs over HTTP, against a bare axum handler
     Issue(issue::Args),
+    /// Let thousands of pools run low at once, and see what memory that takes
+    Pools(pools::Args),
     /// The bare axum handler
     #[command(hide = true)]
     BaselineServer,
@@ -34,6 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     match &args.what {
         What::Render(args) => render::run(args),
         What::Issue(args) => issue::run(args),
+        What::Pools(args) => pools::run(args),
         What::BaselineServer => issue::baseline_server(),
     }
 }
