@@ -72,19 +72,23 @@ impl Catalogue {
         Ok(catalogue)
     }
 
-    /// Takes over what other instances have changed, and waits for changes under way here. True if
-    /// there was something new.
-    pub(crate) async fn refresh(&self) -> Result<bool, AdminError> {
+    /// Takes over what other instances have changed, and waits for changes under way here.
+    pub(crate) async fn refresh(&self) -> Result<(), AdminError> {
         let _one_at_a_time = self.changing.lock().await;
         self.reload().await
     }
 
+    /// The version of the store's catalogue that is in memory.
+    pub(crate) fn version(&self) -> u64 {
+        self.version.load(Ordering::Acquire)
+    }
+
     /// The same for whoever makes changes.
-    async fn reload(&self) -> Result<bool, AdminError> {
+    async fn reload(&self) -> Result<(), AdminError> {
         // Read before the rest: what changes meanwhile is found the next time.
         let version = self.store.catalogue_version().await?;
-        if version == self.version.load(Ordering::Acquire) {
-            return Ok(false);
+        if version == self.version() {
+            return Ok(());
         }
         let tenants = self.store.list_tenants().await?;
         *self.lock_tenants() =
@@ -110,7 +114,7 @@ impl Catalogue {
             }
         }
         self.version.store(version, Ordering::Release);
-        Ok(true)
+        Ok(())
     }
 
     /// Makes the pools of this deployment.
@@ -253,6 +257,7 @@ impl Catalogue {
     ) -> Result<Put, AdminError> {
         idgen::spec::valid_name("tenant", name)?;
         let _one_at_a_time = self.changing.lock().await;
+        self.reload().await?;
         let known = self.tenant(name);
         let put = if known.is_some() { Put::Kept } else { Put::Created };
         let created_at = known.map_or_else(|| self.clock.now(), |tenant| tenant.created_at);

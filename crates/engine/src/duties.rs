@@ -67,8 +67,8 @@ impl Duty {
                 }
             }
             Self::FollowCatalogue { catalogue, keys } => {
-                if catalogue.refresh().await? {
-                    keys.refresh().await?;
+                catalogue.refresh().await?;
+                if keys.follow(catalogue.version()).await? {
                     keys.set_tenant_rates(&catalogue.tenants());
                 }
             }

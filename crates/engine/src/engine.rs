@@ -15,7 +15,7 @@ use crate::catalogue::{Catalogue, Put};
 use crate::duties::{self, Duty};
 use crate::error::{AdminError, IssueError};
 use crate::issuing::{
-    Issuer, IssuingSettings, LogWriter, PoolMaker, SharedPoolSet, SnowflakeParts,
+    Issuer, IssuingSettings, LogWriter, PoolMaker, SharedPoolSet, SnowflakeParts, node_period,
 };
 use crate::keys::{KeyOrder, Keys, LiveKey};
 use crate::live_type::LiveType;
@@ -288,6 +288,12 @@ impl Engine {
     ) -> Result<SerialHistory, IssueError> {
         self.issuer.flush_log().await?;
         let type_id = live.stored().id;
+        // The snowflakes of several nodes interleave: a gap of one spans those of the others.
+        let node = match live.format().parse(&serial.to_string()) {
+            Ok(Parsed::Snowflake(parts)) => Some(node_period(parts.node)),
+            _ => None,
+        };
+        let period = period.or(node.as_deref());
         let records = self.store.find_issues(type_id, period, serial).await?;
         let gaps = self.store.find_gaps(type_id, period, serial).await?;
         let keys = self.keys.all();

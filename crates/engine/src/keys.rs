@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
@@ -80,6 +81,8 @@ pub struct Keys {
     entropy: Arc<dyn Entropy>,
     default_rate: Option<u32>,
     by_short: ArcSwap<HashMap<String, Arc<LiveKey>>>,
+    /// The version of the store's catalogue up to which changes by others are known.
+    version: AtomicU64,
     /// Changes are made one at a time, so that a late reader never brings a revoked key back.
     changing: tokio::sync::Mutex<()>,
     /// Limits that all keys of a tenant share.
@@ -95,16 +98,24 @@ impl Keys {
         default_rate: Option<u32>,
     ) -> Result<Self, StoreError> {
         let (by_short, tenant_rates) = (ArcSwap::default(), ArcSwap::default());
-        let changing = tokio::sync::Mutex::default();
-        let keys = Self { store, clock, entropy, default_rate, by_short, changing, tenant_rates };
+        let (version, changing) = (AtomicU64::new(u64::MAX), tokio::sync::Mutex::default());
+        let keys =
+            Self { store, clock, entropy, default_rate, by_short, version, changing, tenant_rates };
         keys.reload().await?;
         Ok(keys)
     }
 
-    /// Takes over what other instances have changed.
-    pub(crate) async fn refresh(&self) -> Result<(), StoreError> {
+    /// Takes over what other instances have changed up to a version of the store's catalogue. True
+    /// if that is another one than the last time: whoever changes a type has the catalogue in
+    /// memory look at the store as well, and must not keep the keys from it.
+    pub(crate) async fn follow(&self, version: u64) -> Result<bool, StoreError> {
+        if version == self.version.load(Ordering::Acquire) {
+            return Ok(false);
+        }
         let _one_at_a_time = self.changing.lock().await;
-        self.reload().await
+        self.reload().await?;
+        self.version.store(version, Ordering::Release);
+        Ok(true)
     }
 
     async fn reload(&self) -> Result<(), StoreError> {

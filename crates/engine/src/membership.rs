@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use storage::{Losses, Store, StoreError};
+use storage::{GapReason, Losses, Store, StoreError};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -110,9 +110,23 @@ impl Membership {
 
     /// Says that this instance is gone and holds nothing any more.
     pub(crate) async fn leave(&self) {
+        if let Err(problem) = self.close_own_losses().await {
+            warn!("cannot record what was lost here, others will find it: {problem}");
+        }
         if let Err(problem) = self.store.leave(&self.instance).await {
             warn!("cannot sign off, others will notice when the lease runs out: {problem}");
         }
+    }
+
+    /// Accounts for what is still on record as ours after all was given back. It is not here: the
+    /// answer to a draw got lost, or the store could not be told when something was returned.
+    async fn close_own_losses(&self) -> Result<(), StoreError> {
+        let lost = self.store.open_draws(&self.instance).await?;
+        if !lost.is_empty() {
+            let (reason, now) = (GapReason::Crash, self.clock.now());
+            self.store.close_draws(&self.instance, &lost, reason, now).await?;
+        }
+        Ok(())
     }
 
     fn lease_state(&self) -> NodeLease {

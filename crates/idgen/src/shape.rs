@@ -103,6 +103,18 @@ impl Shape {
         TEXT_BYTES_MAX - rest.len()
     }
 
+    /// An ID of this shape that was written without separators, with them.
+    pub fn grouped(&self, plain: &str) -> String {
+        let mut text = String::with_capacity(TEXT_BYTES_MAX);
+        for (i, character) in plain.chars().enumerate() {
+            if i > 0 && i % self.group == 0 {
+                text.push('-');
+            }
+            text.push(character);
+        }
+        text
+    }
+
     /// Reads a text as symbol values and checks it against check symbols and filters.
     pub(crate) fn read(&self, text: &str) -> Result<Symbols, ParseError> {
         let symbols = self.read_symbols(text)?;

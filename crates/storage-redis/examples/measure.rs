@@ -27,7 +27,7 @@ async fn main() {
         println!("{tasks:>3} tasks, {count:>2} each: {per_second:>8.0}/s, {items:>9.0} serials/s");
     }
     let (times, seconds) =
-        (reading(&pools, "redis_withdraws_total"), reading(&pools, "redis_withdraw_seconds_total"));
+        (reading(&pools, "redis_withdraws"), reading(&pools, "redis_withdraw_seconds"));
     println!("mean of {times} withdrawals: {:.0} µs", seconds / times * 1e6);
 }
 

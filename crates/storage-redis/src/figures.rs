@@ -55,66 +55,50 @@ impl Figures {
         let mut readings = vec![
             gauge(
                 "redis_breaker_open",
-                "Whether the breaker is open, so that serials are drawn from the database.",
+                "Whether the breaker is open, so that serials are drawn from the database",
                 f64::from(u8::from(open)),
             ),
-            gauge("redis_pool_epoch", "The epoch of the pools in use, or used last.", exact(epoch)),
+            gauge("redis_pool_epoch", "The epoch of the pools in use, or used last", exact(epoch)),
         ];
         let counters = [
-            ("redis_breaker_openings_total", "Times that the breaker opened.", &self.openings),
+            ("redis_breaker_openings", "Times that the breaker opened", &self.openings),
+            ("redis_connections", "Connections that were made and trusted", &self.connections),
+            ("redis_connect_failures", "Attempts to connect that failed", &self.connect_failures),
+            ("redis_lock_waits", "Refills that found another instance at work", &self.lock_waits),
             (
-                "redis_connections_total",
-                "Connections that were made and trusted.",
-                &self.connections,
-            ),
-            (
-                "redis_connect_failures_total",
-                "Attempts to connect that failed.",
-                &self.connect_failures,
-            ),
-            (
-                "redis_lock_waits_total",
-                "Refills that found another instance at work.",
-                &self.lock_waits,
-            ),
-            (
-                "redis_locks_lost_total",
-                "Refills that lost their lock in the middle and gave back the rest.",
+                "redis_locks_lost",
+                "Refills that lost their lock in the middle and gave back the rest",
                 &self.locks_lost,
             ),
             (
-                "redis_stray_serials_total",
-                "Serials that came too late for their request and were kept for the next.",
+                "redis_stray_serials",
+                "Serials that came too late for their request and were kept for the next",
                 &self.strays_kept,
             ),
             (
-                "redis_stray_serials_dropped_total",
-                "Serials that came too late and belong to an epoch that has ended.",
+                "redis_stray_serials_dropped",
+                "Serials that came too late and belong to an epoch that has ended",
                 &self.strays_dropped,
             ),
             (
-                "redis_pushes_unknown_total",
-                "Serials whose push was not confirmed; they are never pushed again.",
+                "redis_pushes_unknown",
+                "Serials whose push was not confirmed; they are never pushed again",
                 &self.pushes_unknown,
             ),
-            (
-                "redis_lists_swept_total",
-                "Lists of ended epochs that were deleted.",
-                &self.lists_swept,
-            ),
-            ("redis_withdraws_total", "Withdrawals from pools.", &self.withdraws.times),
-            ("redis_pushes_total", "Rounds of pushing to pools.", &self.pushes.times),
+            ("redis_lists_swept", "Lists of ended epochs that were deleted", &self.lists_swept),
+            ("redis_withdraws", "Withdrawals from pools", &self.withdraws.times),
+            ("redis_pushes", "Rounds of pushing to pools", &self.pushes.times),
         ];
         readings
             .extend(counters.map(|(name, help, count)| counter(name, help, exact(count.get()))));
         readings.push(counter(
-            "redis_withdraw_seconds_total",
-            "Time that withdrawals took.",
+            "redis_withdraw_seconds",
+            "Time that withdrawals took",
             exact(self.withdraws.micros.get()) / 1e6,
         ));
         readings.push(counter(
-            "redis_push_seconds_total",
-            "Time that pushing took.",
+            "redis_push_seconds",
+            "Time that pushing took",
             exact(self.pushes.micros.get()) / 1e6,
         ));
         readings

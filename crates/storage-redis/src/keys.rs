@@ -13,7 +13,8 @@ const SERIALS: &str = "serials";
 /// `<namespace>:{<type>:<period>}:<epoch>:refill`.
 const REFILL: &str = "refill";
 
-/// Never exists: deleting it shows that a server takes writes, even when it has no memory left.
+/// Never exists: taking something off it shows that withdrawals work, even when the server has no
+/// memory left.
 ///
 /// `<namespace>:{<number>}:probe`, where the number makes it a key of the node in question.
 const PROBE: &str = "probe";

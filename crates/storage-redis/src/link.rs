@@ -65,17 +65,17 @@ impl Link {
         self.found.nodes.get(place).ok_or(NO_OWNER)
     }
 
-    /// Asks every server whether it still has the same data and takes writes, and a cluster whether
-    /// its slots are where they were.
+    /// Asks every server whether it still has the same data and lets something leave a list, and a
+    /// cluster whether its slots are where they were.
     pub(crate) async fn probe(&self, namespace: &str) -> Result<(), Trouble> {
         for (place, node) in self.found.nodes.iter().enumerate() {
             let mut commands = Pipeline::with_capacity(2);
-            commands.cmd("DEL").arg(keys::probe(namespace, self.tag_of(place)));
+            commands.cmd("LPOP").arg(keys::probe(namespace, self.tag_of(place))).arg(1);
             server::ask_history(&mut commands);
             let answers = node.wire.ask_all(&commands).await?;
-            let [deleted, history] = &answers[..] else { return Err(NO_OWNER) };
+            let [popped, history] = &answers[..] else { return Err(NO_OWNER) };
             node.server.check_history(history)?;
-            if let Value::ServerError(error) = deleted {
+            if let Value::ServerError(error) = popped {
                 return Err(Trouble::Refused(error.clone()));
             }
         }

@@ -104,11 +104,10 @@ impl RedisPools {
         self.ask(link, pool, commands).await.map(drop)
     }
 
-    fn stop_keeper(&self) {
-        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(keeper) = keeper {
-            keeper.abort();
-        }
+    fn stop_keeper(&self) -> Option<JoinHandle<()>> {
+        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        keeper.abort();
+        Some(keeper)
     }
 }
 
@@ -186,7 +185,11 @@ impl SharedPools for RedisPools {
     }
 
     async fn close(&self) {
-        self.stop_keeper();
+        if let Some(keeper) = self.stop_keeper() {
+            // It may be about to close the breaker; afterwards nobody does. The error says that it
+            // was aborted.
+            let _ = keeper.await;
+        }
         if let Ok(link) = self.shared.breaker.link() {
             for ((type_id, period), serials) in self.shared.strays.drain(link.epoch) {
                 let (tenant, name) = Default::default();

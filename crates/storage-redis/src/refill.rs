@@ -80,11 +80,17 @@ impl<'a> Refill<'a> {
         let token = (self.shared.tokens)();
         loop {
             let attempt = Lock::take(self.node, self.keys, token, ttl);
-            if let (Some(lock), level) = self.shared.over(self.link, attempt).await? {
+            let (lock, level) = self.shared.over(self.link, attempt).await?;
+            if let Some(lock) = lock {
                 return Ok(Some((lock, level)));
             }
-            if !wait || Instant::now() >= deadline {
+            // Whoever waits does so because the pool is empty. As soon as it is not, there is
+            // something to take.
+            if !wait || level > 0 || Instant::now() >= deadline {
                 return Ok(None);
+            }
+            if !self.shared.breaker.holds(self.link) {
+                return Err(Trouble::Open);
             }
             sleep(LOCK_RETRY).await;
         }
@@ -123,6 +129,10 @@ impl<'a> Refill<'a> {
         // Everything before `settled` is in the list, or may be.
         let (mut settled, mut items, mut level, mut stop) = (drawn.start, 0, level, None);
         while settled < drawn.end && stop.is_none() {
+            if !self.shared.breaker.holds(self.link) {
+                stop = Some(Stop::Refused(Trouble::Open));
+                break;
+            }
             let round = settled..drawn.end.min(settled + CHUNK * ROUND_CHUNKS);
             let chunks = chunks(&round);
             let since = Instant::now();

@@ -31,7 +31,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// The longest wait for a new connection, with all that has to be asked before it is used.
     pub connect_timeout: Duration,
-    /// How long a refill lock outlives its owner. It is extended while the owner works.
+    /// How long a refill lock outlives its owner, and so how long an empty pool may have to wait
+    /// after an instance died in the middle of a refill. It is extended while the owner works.
     pub lock_ttl: Duration,
     /// How often the server and the epoch are looked at again while a connection lives.
     pub probe_interval: Duration,
@@ -48,7 +49,7 @@ impl Settings {
             namespace: "mintage".to_owned(),
             timeout: Duration::from_millis(50),
             connect_timeout: Duration::from_secs(1),
-            lock_ttl: Duration::from_secs(5),
+            lock_ttl: Duration::from_secs(1),
             probe_interval: Duration::from_secs(1),
             retry_delays: (Duration::from_millis(50), Duration::from_secs(1)),
         }

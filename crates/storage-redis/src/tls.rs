@@ -17,26 +17,23 @@ use crate::error::SettingsError;
 /// parts of the program use.
 pub(crate) fn connector(ca_file: Option<&Path>) -> Result<TlsConnector, SettingsError> {
     let mut roots = RootCertStore::empty();
-    match ca_file {
-        Some(file) => {
-            let unusable = |why: String| SettingsError::CaFile { file: file.to_owned(), why };
-            let certificates =
-                CertificateDer::pem_file_iter(file).map_err(|error| unusable(error.to_string()))?;
-            for certificate in certificates {
-                let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
-                roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
-            }
-            if roots.is_empty() {
-                return Err(unusable("there is none in it".to_owned()));
-            }
+    if let Some(file) = ca_file {
+        let unusable = |why: String| SettingsError::CaFile { file: file.to_owned(), why };
+        let certificates =
+            CertificateDer::pem_file_iter(file).map_err(|error| unusable(error.to_string()))?;
+        for certificate in certificates {
+            let certificate = certificate.map_err(|error| unusable(error.to_string()))?;
+            roots.add(certificate).map_err(|error| unusable(error.to_string()))?;
         }
-        None => {
-            // Single certificates of the system that cannot be read are usual, and no reason to
-            // trust none of the others.
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            if roots.is_empty() {
-                return Err(SettingsError::NoCertificates);
-            }
+        if roots.is_empty() {
+            return Err(unusable("there is none in it".to_owned()));
+        }
+    } else {
+        // Single certificates of the system that cannot be read are usual, and no reason to trust
+        // none of the others.
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            return Err(SettingsError::NoCertificates);
         }
     }
     let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -3,6 +3,9 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use storage::{
     CounterStore, IssueStore, Page, SharedPools, StoreError, TopUp, ToppedUp, pool_holder,
@@ -35,7 +38,7 @@ async fn a_holder_without_its_lock_pushes_nothing() {
     let mut ledger = Ledger::default();
     // Whoever takes the lock is robbed of it at once; the draw waits for the disk, so it is gone
     // before the first push.
-    let thief = Thief::start(&redis, lock_key(&world));
+    let thief = Meddler::steal(&redis, lock_key(&world), Duration::ZERO);
     until("a refill has lost its lock", async || {
         let outcome = slow.top_up(&world.pool, world.order(SIZE)).await.unwrap();
         match outcome {
@@ -46,7 +49,7 @@ async fn a_holder_without_its_lock_pushes_nothing() {
             }
             ToppedUp::Exhausted => panic!("there is no end"),
         }
-        reading(&slow, "redis_locks_lost_total") >= 3.0
+        reading(&slow, "redis_locks_lost") >= 3.0
     })
     .await;
     thief.stop();
@@ -65,8 +68,8 @@ async fn a_lock_lost_in_the_middle_leads_to_no_duplicate_and_no_overfull_pool() 
     let (redis, world) = (Redis::start(), Arc::new(World::new().await));
     let pools = [world.pools(&redis.url()).await, world.pools(&redis.url()).await];
     let mut ledger = Ledger::default();
-    let thief = Thief::start_slow(&redis, lock_key(&world));
-    let lost = || pools.iter().map(|p| reading(p, "redis_locks_lost_total")).sum::<f64>();
+    let thief = Meddler::steal(&redis, lock_key(&world), Duration::from_millis(7));
+    let lost = || pools.iter().map(|p| reading(p, "redis_locks_lost")).sum::<f64>();
     until("several refills have lost their lock in the middle", async || {
         let (one, two) = tokio::join!(
             pools[0].top_up(&world.pool, world.order(SIZE)),
@@ -87,28 +90,35 @@ async fn a_lock_lost_in_the_middle_leads_to_no_duplicate_and_no_overfull_pool() 
     account(&world, &mut ledger, pools[0].as_ref()).await;
 }
 
-/// A pool that somebody else made fuller meanwhile is not overfilled.
-#[tokio::test]
+/// Somebody else puts 500 serials into the pool while a refill draws 600 for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_does_not_fit_is_given_back() {
+    const SIZE: u64 = 600;
     let (redis, world) = (Redis::start(), World::new().await);
     let pools = world.pools(&redis.url()).await;
-    world.fill(&pools, 1000).await;
-    let out = world.withdraw(&pools, 600).await.unwrap();
-    // The step draws 600. While it draws, 300 of those that were out come back.
-    let order = world.order(1000);
-    let refill = tokio::spawn({
-        let (pools, pool) = (Arc::clone(&pools), world.pool.clone());
-        async move { pools.top_up(&pool, order).await.unwrap() }
-    });
-    let back = storage::Items::Serials(out[300..].to_vec());
-    assert!(pools.put_back(&world.pool, &back).await.unwrap());
-    refill.await.unwrap();
-    // Which of them was first depends on the machine. In no case is anything lost.
-    let level = pools.prepare(&world.pool).await.unwrap();
-    assert!(level <= 1300, "{level}");
-    let mut ledger = Ledger::default();
-    ledger.add(&out[..300]);
-    account(&world, &mut ledger, pools.as_ref()).await;
+    let list = format!("mintage:{{{}:}}:1:serials", world.pool.type_id.0);
+    let meddler = Meddler::start(
+        &redis,
+        "if redis.call('EXISTS', KEYS[1]) == 1 and redis.call('LLEN', KEYS[2]) == 0 then
+           for serial = 1, 500 do redis.call('RPUSH', KEYS[2], 900000 + serial) end
+         end",
+        vec![lock_key(&world), list.clone()],
+        Duration::ZERO,
+    );
+    until("a refill found no room", async || {
+        redis.run::<()>(&format!("DEL {list}"));
+        let before = world.next_serial().await;
+        let outcome = pools.top_up(&world.pool, world.order(SIZE)).await.unwrap();
+        let level = pools.prepare(&world.pool).await.unwrap();
+        assert!(level <= SIZE, "{level} after {outcome:?}");
+        if let ToppedUp::Full { .. } = outcome {
+            assert_eq!(world.next_serial().await, before, "all of it is back");
+            return true;
+        }
+        false
+    })
+    .await;
+    meddler.stop();
 }
 
 /// A server that has no memory left takes no lock, so nothing is drawn for it.
@@ -149,37 +159,34 @@ async fn memory_that_runs_out_in_the_middle_costs_nothing() {
     account(&world, &mut Ledger::default(), pools.as_ref()).await;
 }
 
-/// Takes a lock away whenever it sees it.
-struct Thief {
-    stop: Arc<std::sync::atomic::AtomicBool>,
-    thread: std::thread::JoinHandle<()>,
+/// Somebody who runs a script on the server again and again.
+struct Meddler {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<()>,
 }
 
-impl Thief {
-    fn start(redis: &Redis, lock: String) -> Self {
-        Self::with_pause(redis, lock, std::time::Duration::ZERO)
-    }
-
-    fn start_slow(redis: &Redis, lock: String) -> Self {
-        Self::with_pause(redis, lock, std::time::Duration::from_millis(7))
-    }
-
-    fn with_pause(redis: &Redis, lock: String, pause: std::time::Duration) -> Self {
-        let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+impl Meddler {
+    fn start(redis: &Redis, script: &'static str, keys: Vec<String>, pause: Duration) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
-        let url = redis.url();
-        let thread = std::thread::spawn(move || {
-            let mut connection = redis::Client::open(url).unwrap().get_connection().unwrap();
-            while !stopped.load(std::sync::atomic::Ordering::Relaxed) {
-                std::thread::sleep(pause);
-                redis::cmd("DEL").arg(&lock).exec(&mut connection).unwrap();
+        let mut connection = redis::Client::open(redis.url()).unwrap().get_connection().unwrap();
+        let thread = thread::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                thread::sleep(pause);
+                let mut command = redis::cmd("EVAL");
+                command.arg(script).arg(keys.len()).arg(&keys).exec(&mut connection).unwrap();
             }
         });
         Self { stop, thread }
     }
 
+    /// Takes a lock away whenever there is one.
+    fn steal(redis: &Redis, lock: String, pause: Duration) -> Self {
+        Self::start(redis, "redis.call('DEL', KEYS[1])", vec![lock], pause)
+    }
+
     fn stop(self) {
-        self.stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap();
     }
 }

@@ -99,7 +99,7 @@ async fn somebody_elses_lock_is_busy_and_can_be_waited_for() {
     redis.run::<()>(&format!("SET {lock} somebody"));
     let topped = pools.top_up(&world.pool, world.order(10)).await.unwrap();
     assert_eq!(topped, ToppedUp::Busy);
-    assert!(reading(&pools, "redis_lock_waits_total") > 0.0);
+    assert!(reading(&pools, "redis_lock_waits") > 0.0);
     let waiting = tokio::spawn({
         let (pools, pool) = (Arc::clone(&pools), world.pool.clone());
         let order = storage::TopUp { wait: true, ..world.order(10) };
@@ -116,7 +116,7 @@ async fn somebody_elses_lock_is_busy_and_can_be_waited_for() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_instances_never_hand_out_the_same_serial() {
     const SIZE: u64 = 3000;
-    const WITHDRAWALS: usize = 400;
+    const EACH: usize = 8000;
     let (redis, world) = (Redis::start(), Arc::new(World::new().await));
     let mut tasks = JoinSet::new();
     let mut instances = Vec::new();
@@ -125,8 +125,8 @@ async fn two_instances_never_hand_out_the_same_serial() {
         for _ in 0..4 {
             let (pools, world) = (Arc::clone(&pools), Arc::clone(&world));
             tasks.spawn(async move {
-                let mut taken = Vec::new();
-                for _ in 0..WITHDRAWALS {
+                let mut taken: Vec<u64> = Vec::new();
+                while taken.len() < EACH {
                     let withdrawn = pools.withdraw(&world.pool, 37).await.unwrap();
                     if withdrawn.left < SIZE / 4 {
                         let order = storage::TopUp { serials_max: 1500, ..world.order(SIZE) };
@@ -156,7 +156,6 @@ async fn two_instances_never_hand_out_the_same_serial() {
     let rest = instances[0].contents(&world.pool).await.unwrap().unwrap();
     ledger.add(&rest.serials);
     assert!(ledger.is_all_of(1..world.next_serial().await), "nothing is lost either");
-    assert!(ledger.len() > 50_000, "{} serials", ledger.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

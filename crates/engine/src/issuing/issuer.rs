@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use storage::Store;
-use tracing::{error, info};
+use tracing::{error, info, warn};
 
 use super::log::LogWriter;
 use super::maker::PoolMaker;
@@ -103,7 +103,7 @@ impl Issuer {
     }
 
     /// Issues IDs: all that were asked for, or none.
-    pub async fn issue(&self, request: IssueRequest<'_>) -> Result<IdList, IssueError> {
+    pub async fn issue(self: &Arc<Self>, request: IssueRequest<'_>) -> Result<IdList, IssueError> {
         let IssueRequest { tenant, type_name, count, key_id } = request;
         let max = self.settings.count_max;
         let size = match usize::try_from(count) {
@@ -123,7 +123,7 @@ impl Issuer {
     }
 
     async fn issue_from(
-        &self,
+        self: &Arc<Self>,
         tenant: &str,
         type_name: &str,
         count: usize,
@@ -168,9 +168,15 @@ impl Issuer {
     }
 
     /// Gives up the pool of a period that is over, in the background.
-    fn retire(&self, pool: Arc<Pool>) {
-        let log = Arc::clone(&self.log);
-        let task = tokio::spawn(async move { log.give_back(&pool).await });
+    fn retire(self: &Arc<Self>, pool: Arc<Pool>) {
+        let issuer = Arc::clone(self);
+        let task = tokio::spawn(async move {
+            issuer.log.give_back(&pool).await;
+            if let Err(problem) = issuer.discard_shared(&pool).await {
+                let label = &pool.label;
+                warn!(pool = label, "cannot give up the last period of {label}: {problem}");
+            }
+        });
         let mut retiring = self.retiring.lock().expect("nobody panics with the list");
         retiring.retain(|task| !task.is_finished());
         retiring.push(task);

@@ -21,4 +21,4 @@ pub use stock::IdList;
 pub(crate) use log::LogWriter;
 pub(crate) use maker::PoolMaker;
 pub(crate) use pool::{Pool, Renderer};
-pub(crate) use snowflakes::{SnowflakeLine, SnowflakeParts};
+pub(crate) use snowflakes::{SnowflakeLine, SnowflakeParts, node_period};

@@ -56,6 +56,8 @@ pub(crate) struct Refiller {
     settings: RefillSettings,
     permits: Arc<Semaphore>,
     withdrawals: Arc<Semaphore>,
+    /// Whether to give up on what does not succeed at once.
+    stopping: AtomicBool,
     /// Whether the last draw failed, so that an outage is said once.
     failing: AtomicBool,
 }
@@ -72,6 +74,7 @@ impl Refiller {
         Arc::new(Self {
             permits: Arc::new(Semaphore::new(settings.at_once)),
             withdrawals: Arc::new(Semaphore::new(WITHDRAWALS_AT_ONCE)),
+            stopping: AtomicBool::new(false),
             failing: AtomicBool::new(false),
             store,
             clock,
@@ -99,6 +102,7 @@ impl Refiller {
 
     /// Waits for the refills that are under way and starts no more.
     pub(crate) async fn stop(&self) {
+        self.stopping.store(true, Ordering::Release);
         for (permits, all) in
             [(&self.permits, self.settings.at_once), (&self.withdrawals, WITHDRAWALS_AT_ONCE)]
         {
@@ -228,6 +232,7 @@ impl Refiller {
     pub(crate) async fn warm_up(self: &Arc<Self>, pool: &Arc<Pool>) {
         const RETRY: Duration = Duration::from_millis(200);
         let Supply::Shared(shared) = &pool.supply else { return };
+        let Ok(_permit) = self.permits.acquire().await else { return };
         loop {
             match shared.top_up(pool, &*self.clock, true).await {
                 Ok(ToppedUp::Exhausted) => return,
@@ -239,7 +244,7 @@ impl Refiller {
                     tokio::time::sleep(RETRY).await;
                 }
             }
-            if self.permits.is_closed() {
+            if self.stopping.load(Ordering::Acquire) {
                 return;
             }
         }

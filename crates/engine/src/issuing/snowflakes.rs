@@ -133,7 +133,7 @@ impl SnowflakeLine {
             return Ok(());
         }
         let end = self.format.first_id_at(now_ms + AHEAD_MS)?;
-        let period = period(node);
+        let period = node_period(node);
         let next = match drawn_to {
             0 => self.stored_position(&period).await?,
             drawn_to => drawn_to,
@@ -250,11 +250,11 @@ impl State {
 }
 
 fn group(type_id: TypeId, node: u16, serials: Range<u64>, issues: Vec<Issue>) -> IssueGroup {
-    IssueGroup { span: Span { type_id, period: period(node), serials }, issues }
+    IssueGroup { span: Span { type_id, period: node_period(node), serials }, issues }
 }
 
 /// The counter of a node.
-fn period(node: u16) -> String {
+pub(crate) fn node_period(node: u16) -> String {
     format!("node-{node}")
 }
 

@@ -6,6 +6,8 @@ use std::ops::Range;
 use idgen::random::RandomFormat;
 use storage::{Issue, IssueGroup, Items, Span, TypeId};
 
+use super::supply;
+
 /// IDs as text, without an allocation for each.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct IdList {
@@ -209,11 +211,14 @@ impl Block {
                 let left = first + self.taken as u64..first + count as u64;
                 Rest::Withdrawn(Items::Serials(left.collect()))
             }
-            (_, BlockIds::Rendered { ids, .. } | BlockIds::Foreign(ids)) => Rest::Withdrawn(
-                Items::Ids(ids.iter().skip(self.taken).map(str::to_owned).collect()),
-            ),
+            (_, BlockIds::Rendered { ids, .. }) => withdrawn(&ids, self.taken, supply::stored),
+            (_, BlockIds::Foreign(ids)) => withdrawn(&ids, self.taken, str::to_owned),
         }
     }
+}
+
+fn withdrawn(ids: &IdList, taken: usize, stored: fn(&str) -> String) -> Rest {
+    Rest::Withdrawn(Items::Ids(ids.iter().skip(taken).map(stored).collect()))
 }
 
 /// Who takes, and when.

@@ -200,14 +200,22 @@ pub(crate) fn blocks(items: Items, renderer: &Renderer) -> Vec<Block> {
         (Items::Ids(ids), Renderer::Random(format)) => {
             let (mut listed, mut foreign) = (Vec::with_capacity(ids.len()), Vec::new());
             for id in ids {
-                match format.parse(&id) {
-                    Ok(Parsed::Random(serial)) => listed.push((serial, id)),
+                match (&**format, format.parse(&id)) {
+                    (Format::Random(format), Ok(Parsed::Random(serial))) => {
+                        listed.push((serial, format.shape().grouped(&id)));
+                    }
                     _ => foreign.push(id),
                 }
             }
             vec![Block::listed(listed), Block::foreign(&foreign)]
         }
     }
+}
+
+/// An ID as it is kept in a shared pool: without the hyphens of its groups, which may be changed
+/// while it is in there.
+pub(crate) fn stored(id: &str) -> String {
+    id.replace('-', "")
 }
 
 fn render(renderer: &Renderer) -> Render {
@@ -219,7 +227,7 @@ fn render(renderer: &Renderer) -> Render {
                 let mut ids = Vec::new();
                 if let Format::Random(format) = &*format {
                     format.for_each(serials, |_, text| {
-                        ids.push(String::from_utf8_lossy(text).into_owned());
+                        ids.push(stored(&String::from_utf8_lossy(text)));
                     });
                 }
                 ids

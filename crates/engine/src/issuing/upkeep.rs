@@ -5,7 +5,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use storage::{GapReason, PoolContents, Span, StoreError};
+use storage::{GapReason, Items, PoolContents, StoreError};
+use tokio::task::JoinSet;
 use tracing::warn;
 
 use super::issuer::Issuer;
@@ -33,9 +34,14 @@ impl Issuer {
         }
         let issuer = Arc::clone(self);
         tokio::spawn(async move {
-            for pool in needed {
-                issuer.refiller.warm_up(&pool).await;
-            }
+            let filling: JoinSet<()> = needed
+                .into_iter()
+                .map(|pool| {
+                    let refiller = Arc::clone(&issuer.refiller);
+                    async move { refiller.warm_up(&pool).await }
+                })
+                .collect();
+            filling.join_all().await;
             issuer.warm.store(true, Ordering::Release);
         });
     }
@@ -84,12 +90,43 @@ impl Issuer {
             let issuer = Arc::clone(self);
             tokio::spawn(async move {
                 tokio::time::sleep(issuer.membership.lease()).await;
-                let (holder, spans) = missing;
-                let (reason, now) = (GapReason::Crash, issuer.clock.now());
-                if let Err(problem) = issuer.store.close_draws(&holder, &spans, reason, now).await {
+                if let Err(problem) = issuer.close_missing(&pool, missing).await {
                     warn!("cannot record serials that were lost: {problem}");
                 }
             });
+        }
+    }
+
+    /// Records what was missing from a shared pool and has not come back as gaps.
+    async fn close_missing(
+        &self,
+        pool: &Pool,
+        (holder, mut missing): (String, Vec<u64>),
+    ) -> Result<(), StoreError> {
+        let Supply::Shared(shared) = &pool.supply else { return Ok(()) };
+        if let Some(contents) = shared.contents().await? {
+            let back: HashSet<u64> = contents.serials.into_iter().collect();
+            missing.retain(|serial| !back.contains(serial));
+        }
+        let spans = spans(pool, &missing);
+        let now = self.clock.now();
+        self.store.close_draws(&holder, &spans, GapReason::Crash, now).await.map(drop)
+    }
+
+    /// Gives up the shared pool of a period that is over: nobody will ask for its numbers again.
+    pub(super) async fn discard_shared(&self, pool: &Pool) -> Result<(), StoreError> {
+        const AT_ONCE: usize = 4096;
+        let Supply::Shared(shared) = &pool.supply else { return Ok(()) };
+        let Some(contents) = shared.contents().await? else { return Ok(()) };
+        loop {
+            let (items, _) = shared.withdraw(AT_ONCE, 1.0).await?;
+            let Items::Serials(mut serials) = items else { return Ok(()) };
+            if serials.is_empty() {
+                return Ok(());
+            }
+            serials.sort_unstable();
+            let (spans, reason) = (spans(pool, &serials), GapReason::PoolDiscarded);
+            self.store.close_draws(&contents.holder, &spans, reason, self.clock.now()).await?;
         }
     }
 
@@ -98,7 +135,7 @@ impl Issuer {
         &self,
         pool: &Pool,
         shared: &SharedSupply,
-    ) -> Result<Option<(String, Vec<Span>)>, StoreError> {
+    ) -> Result<Option<(String, Vec<u64>)>, StoreError> {
         // The draws first: what is drawn after this is not looked at.
         let Some(epoch) = self.store.current_pool_epoch().await? else { return Ok(None) };
         let holder = storage::pool_holder(epoch);
@@ -117,7 +154,7 @@ impl Issuer {
         let open = open.into_iter().flat_map(|span| span.serials);
         let mut missing: Vec<u64> = open.filter(|serial| !inside.contains(serial)).collect();
         missing.sort_unstable();
-        Ok((!missing.is_empty()).then(|| (holder, spans(pool, &missing))))
+        Ok((!missing.is_empty()).then_some((holder, missing)))
     }
 
     fn pools_at_work(&self) -> Vec<Arc<Pool>> {

@@ -38,21 +38,9 @@ impl Caller {
         access: Access,
         scope: Scope,
     ) -> Result<Self, Problem> {
-        let Some(token) = token(headers)? else {
-            let open = match access {
-                Access::Open => true,
-                Access::OpenWithoutKeys => !keys.any(),
-                Access::KeyNeeded => false,
-            };
-            if !open {
-                return Err(Problem::unauthorized(
-                    "Send an API key as Authorization: Bearer mtg_…",
-                ));
-            }
-            refuse_other_sites(headers)?;
+        let Some(key) = known_key(headers, keys, access)? else {
             return Ok(Self { key: None, rate: None });
         };
-        let key = keys.verify(token)?;
         let rate = keys.count_request(&key);
         if let Some(rate) = rate.filter(|rate| rate.retry_after_seconds > 0) {
             return Err(Problem::too_many_requests(rate));
@@ -112,6 +100,28 @@ impl Caller {
     pub(crate) fn scope(&self) -> String {
         self.key.as_ref().map_or_else(|| "open".to_owned(), |key| key.stored().key.short.clone())
     }
+}
+
+/// The key of a caller; none where the server runs open. Whoever is nobody is refused here, before
+/// anything is read from them or kept for them.
+pub(crate) fn known_key(
+    headers: &HeaderMap,
+    keys: &Keys,
+    access: Access,
+) -> Result<Option<Arc<LiveKey>>, Problem> {
+    let Some(token) = token(headers)? else {
+        let open = match access {
+            Access::Open => true,
+            Access::OpenWithoutKeys => !keys.any(),
+            Access::KeyNeeded => false,
+        };
+        if !open {
+            return Err(Problem::unauthorized("Send an API key as Authorization: Bearer mtg_…"));
+        }
+        refuse_other_sites(headers)?;
+        return Ok(None);
+    };
+    Ok(Some(keys.verify(token)?))
 }
 
 /// A server that runs open trusts whoever is on this machine, and that includes its browsers. A

@@ -12,6 +12,7 @@ use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
 
 use super::App;
+use super::auth::known_key;
 use super::problem::Problem;
 
 /// The query string.
@@ -46,13 +47,15 @@ impl<T: DeserializeOwned + Send> FromRequestParts<Arc<App>> for Path<T> {
     }
 }
 
-/// The whole body, up to the limit of the configuration.
+/// The whole body of somebody who is known, up to the limit of the configuration.
 pub(crate) struct Body(pub(crate) Bytes);
 
 impl FromRequest<Arc<App>> for Body {
     type Rejection = Response;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Response> {
+        known_key(request.headers(), &app.engine.keys, app.access)
+            .map_err(IntoResponse::into_response)?;
         let body = read_body(request.into_body(), app).await;
         body.map(Self).map_err(IntoResponse::into_response)
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use engine::issuing::{IdList, IssueRequest};
 use hyper::body::{Bytes, Incoming};
 use serde::{Deserialize, Serialize};
@@ -75,26 +75,32 @@ pub(crate) async fn issue(
     headers: HeaderMap,
     Body(body): Body,
 ) -> Response {
-    issue_from(app, &headers, body).await
+    as_caller(&app, &headers, Scope::Issue, async |caller| {
+        issue_once(&app, &headers, caller, body).await
+    })
+    .await
 }
 
 /// The same for a request that did not come through the router.
 pub(super) async fn issue_directly(app: Arc<App>, headers: &HeaderMap, body: Incoming) -> Response {
-    match read_body(body, &app).await {
-        Ok(body) => issue_from(app, headers, body).await,
-        Err(problem) => problem.into_response(),
-    }
-}
-
-async fn issue_from(app: Arc<App>, headers: &HeaderMap, body: Bytes) -> Response {
     as_caller(&app, headers, Scope::Issue, async |caller| {
-        let work = {
-            let (app, caller, body) = (Arc::clone(&app), caller.clone(), body.clone());
-            async move { issue_for(&app, &caller, &body).await }
-        };
-        once(&app, headers, caller, "issue", body, work).await
+        let body = read_body(body, &app).await?;
+        issue_once(&app, headers, caller, body).await
     })
     .await
+}
+
+async fn issue_once(
+    app: &Arc<App>,
+    headers: &HeaderMap,
+    caller: &Caller,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    let work = {
+        let (app, caller, body) = (Arc::clone(app), caller.clone(), body.clone());
+        async move { issue_for(&app, &caller, &body).await }
+    };
+    once(app, headers, caller, "issue", body, work).await
 }
 
 async fn issue_for(app: &App, caller: &Caller, body: &[u8]) -> Result<JsonBody, Problem> {

@@ -38,7 +38,7 @@ pub(crate) use keys::KeyBody;
 pub(crate) use openapi::document as openapi_document;
 
 use self::metrics::ServerMetrics;
-use self::observe::RequestIds;
+use self::observe::{FailureLog, RequestIds};
 use self::problem::Problem;
 
 /// What this executable was built from.
@@ -54,6 +54,8 @@ pub(crate) struct App {
     parts: AppParts,
     metrics: ServerMetrics,
     request_ids: RequestIds,
+    failures: FailureLog,
+    started: Instant,
     shutting_down: AtomicBool,
     /// When the store was last found to work.
     last_check: tokio::sync::Mutex<Option<Instant>>,
@@ -89,6 +91,8 @@ impl App {
             request_ids: RequestIds::new(&parts.instance),
             parts,
             metrics,
+            failures: FailureLog::default(),
+            started: Instant::now(),
             shutting_down: AtomicBool::new(false),
             last_check: tokio::sync::Mutex::default(),
         })

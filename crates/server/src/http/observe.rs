@@ -48,6 +48,26 @@ impl RequestIds {
     }
 }
 
+/// Keeps failures from flooding the log: in an outage every request fails.
+#[derive(Default)]
+pub(crate) struct FailureLog {
+    /// The second of the last line, counted from the start of the process.
+    second: AtomicU64,
+    unsaid: AtomicU64,
+}
+
+impl FailureLog {
+    /// Whether a failure should be logged now, and how many were not since the last line.
+    fn admit(&self, second: u64) -> Option<u64> {
+        // The first second of all is 1, so that 0 means never.
+        if self.second.swap(second + 1, Ordering::Relaxed) == second + 1 {
+            self.unsaid.fetch_add(1, Ordering::Relaxed);
+            return None;
+        }
+        Some(self.unsaid.swap(0, Ordering::Relaxed))
+    }
+}
+
 /// Runs a request that has been routed.
 pub(super) async fn observed(
     app: &App,
@@ -67,7 +87,10 @@ pub(super) async fn observed(
     let problem = response.extensions().get::<ProblemCode>().map_or("", |code| code.0);
     app.metrics.count(&method, route, status.as_u16(), problem, elapsed);
     if status.is_server_error() {
-        warn!(request = ?id, %method, route, status = status.as_u16(), problem, "{method} {route} failed: {status}");
+        let second = app.started.elapsed().as_secs();
+        if let Some(unsaid) = app.failures.admit(second) {
+            warn!(request = ?id, %method, route, status = status.as_u16(), problem, unsaid, "{method} {route} failed: {status}");
+        }
     } else if app.log_requests {
         let elapsed_us = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);
         info!(request = ?id, %method, route, status = status.as_u16(), elapsed_us, "{method} {route} {status}");
@@ -88,4 +111,18 @@ pub(super) async fn layer(State(app): State<Arc<App>>, request: Request, next: N
 fn timed_out(limit: Duration) -> Response {
     let detail = format!("The request took longer than {} seconds.", limit.as_secs());
     Problem::timed_out(detail).into_response()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_said_once_a_second_and_counted() {
+        let log = FailureLog::default();
+        assert_eq!(log.admit(0), Some(0));
+        assert_eq!((log.admit(0), log.admit(0)), (None, None));
+        assert_eq!(log.admit(1), Some(2));
+        assert_eq!(log.admit(9), Some(0));
+    }
 }
