@@ -143,13 +143,14 @@ impl Catalogue {
         let _one_at_a_time = self.changing.lock().await;
         // Other instances change types as well; whoever loses the race looks again.
         for _ in 0..RACES_MAX {
-            self.reload().await?;
             let put = match self.find(id_type.tenant(), id_type.name()) {
                 Err(_) => self.create(id_type).await.map(|()| Put::Created),
                 Ok(live) => self.change(&live, id_type).await.map(|()| Put::Kept),
             };
             match put {
-                Err(AdminError::Store(StoreError::Exists(_) | StoreError::Stale)) => {}
+                Err(AdminError::Store(StoreError::Exists(_) | StoreError::Stale)) => {
+                    self.reload().await?;
+                }
                 other => return other,
             }
         }
@@ -186,7 +187,11 @@ impl Catalogue {
             ..old.clone()
         };
         let only_if_unused = !frozen.is_empty();
-        match self.store.change_type(old.id, id_type, &changed.sealed_key, only_if_unused).await? {
+        match self
+            .store
+            .change_type(old.id, old.revision, id_type, &changed.sealed_key, only_if_unused)
+            .await?
+        {
             Change::TypeIsUsed => Err(AdminError::Frozen(frozen)),
             Change::Done(revision) => {
                 // The old pool gives back before the new one draws, so that nothing is missed.

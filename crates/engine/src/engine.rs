@@ -6,7 +6,7 @@ use std::time::Duration;
 use idgen::error::ParseError;
 use idgen::format::{Format, Parsed};
 use idgen::spec::IdType;
-use storage::{Gap, IssueRecord, Reading, Removal, Store, StoreError};
+use storage::{Gap, Issue, IssueRecord, Reading, Removal, Store, StoreError};
 use tokio::sync::watch;
 use tracing::{error, info};
 
@@ -15,7 +15,8 @@ use crate::catalogue::{Catalogue, Put};
 use crate::duties::{self, Duty};
 use crate::error::{AdminError, IssueError};
 use crate::issuing::{
-    Issuer, IssuingSettings, LogWriter, PoolMaker, SharedPoolSet, SnowflakeParts, node_period,
+    Issuer, IssuingSettings, LogWriter, PoolMaker, SharedPoolSet, SnowflakeParts, Supply,
+    node_period,
 };
 use crate::keys::{KeyOrder, Keys, LiveKey};
 use crate::live_type::LiveType;
@@ -305,7 +306,27 @@ impl Engine {
                 key_name: key.map(|key| key.stored().key.name.clone()),
             }
         });
-        Ok(SerialHistory { issuances: issuances.collect(), gaps })
+        let mut issuances: Vec<_> = issuances.collect();
+        if issuances.is_empty() {
+            issuances.extend(self.unlogged(live, serial).await?);
+        }
+        Ok(SerialHistory { issuances, gaps })
+    }
+
+    /// An issue that was never logged, because the instance was gone before: a shared pool that
+    /// remembers what was taken still knows when, but not who asked.
+    async fn unlogged(&self, live: &LiveType, serial: u64) -> Result<Option<Issuance>, IssueError> {
+        let (Some(pool), Format::Random(format)) = (live.pool(), live.format()) else {
+            return Ok(None);
+        };
+        let Supply::Shared(shared) = &pool.supply else { return Ok(None) };
+        let Ok(id) = format.render(serial) else { return Ok(None) };
+        Ok(shared.taken_at(&id).await?.map(|taken_at| {
+            let at_ms = taken_at.as_millisecond();
+            let issue = Issue { first: serial, last: serial, key_id: 0, at_ms };
+            let record = IssueRecord { period: String::new(), issue };
+            Issuance { record, key: None, key_name: None }
+        }))
     }
 
     /// The serial behind an ID. A snowflake is its own serial.

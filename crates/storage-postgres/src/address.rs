@@ -105,12 +105,15 @@ fn take_options(url: &str) -> Options {
     options
 }
 
-/// A URL as it may be shown: host, port and database.
+/// A URL as it may be shown: host, port and database. Where these cannot be told from the password
+/// for certain, nothing.
 pub(crate) fn shown(url: &str) -> String {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let rest = rest.split_once('?').map_or(rest, |(rest, _)| rest);
+    let rest = url.split_once('?').map_or(url, |(rest, _)| rest);
     // A password may hold an @ that somebody forgot to write as %40.
-    rest.rsplit_once('@').map_or(rest, |(_, place)| place).to_owned()
+    match rest.rsplit_once('@') {
+        Some((_, place)) => place.to_owned(),
+        None => "(a URL without a user)".to_owned(),
+    }
 }
 
 /// What is wrong, in the words of the innermost error.

@@ -42,14 +42,14 @@ const RELEASE: &str = "
     WHERE scope = $1 AND key = $2 AND instance = $3 AND number = $4 AND status IS NULL";
 
 const PURGE: &str = "
-    WITH old AS (
-        (SELECT scope, key FROM answers WHERE expires_at <= $1
-         ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-        UNION ALL
-        (SELECT scope, key FROM answers
-         WHERE status IS NULL AND claimed_at <= $1 - interval '1 day'
-         ORDER BY claimed_at LIMIT $2 FOR UPDATE SKIP LOCKED)
-        LIMIT $2
+    WITH expired AS (
+        SELECT scope, key FROM answers WHERE expires_at <= $1
+        ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED
+    ), abandoned AS (
+        SELECT scope, key FROM answers WHERE status IS NULL AND claimed_at <= $1 - interval '1 day'
+        ORDER BY claimed_at LIMIT $2 FOR UPDATE SKIP LOCKED
+    ), old AS (
+        SELECT * FROM expired UNION ALL SELECT * FROM abandoned LIMIT $2
     )
     DELETE FROM answers USING old
     WHERE answers.scope = old.scope AND answers.key = old.key RETURNING 1";

@@ -258,7 +258,9 @@ impl Database {
 ///
 /// `synchronous_commit`: what is answered is on the disk, and on a synchronous standby where there
 /// is one. A level that waits for still more is kept. The isolation level is what the functions in
-/// the database are written for. Statements are short, so compiling them never pays.
+/// the database are written for. Statements are short, so compiling them never pays. And every one of
+/// them has its index: a plan that was made while a table was small must still be right when it is
+/// large, so plans that read or sort whole tables are out, and one plan is good for all parameters.
 fn session_settings(limits: Limits) -> String {
     let statement_ms = limits.step.as_millis();
     let lock_ms = statement_ms * 3 / 4;
@@ -271,7 +273,11 @@ fn session_settings(limits: Limits) -> String {
                 set_config('lock_timeout', '{lock_ms}', false),
                 set_config('idle_in_transaction_session_timeout', '{work_ms}', false),
                 set_config('client_min_messages', 'warning', false),
-                set_config('jit', 'off', false)",
+                set_config('jit', 'off', false),
+                set_config('enable_seqscan', 'off', false),
+                set_config('enable_bitmapscan', 'off', false),
+                set_config('enable_sort', 'off', false),
+                set_config('plan_cache_mode', 'force_generic_plan', false)",
         work_ms = limits.work.as_millis(),
     )
 }

@@ -4,18 +4,22 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use storage::{Gap, IssueGroup, IssueRecord, IssueStore, Page, Result, TypeId, packing};
+use storage::{Gap, IssueGroup, IssueRecord, IssueStore, Page, Result, Span, TypeId, packing};
 use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
 use crate::database::{Database, Repeat};
 use crate::spans::{SpanColumns, write_serial};
 
-// One statement, one transaction, one round trip, however many groups there are. The log comes
-// first, because it may lock types, which come before draws.
+// One statement, one transaction, one round trip, however many groups there are. Each part takes its
+// locks before the next one, in the order that all functions keep to: types, draws, gaps.
 const RECORD: &str = "
-    WITH written AS MATERIALIZED (SELECT write_log($5, $6, $7, $8, $9, $10))
-    SELECT account_for($1, $2, $3, $4) FROM written";
+    WITH logged AS MATERIALIZED (
+        SELECT write_log($9, $10, $11, $12, $13, $14)
+    ), taken AS MATERIALIZED (
+        SELECT take_off_draws($1, $2, $3, $4) FROM logged
+    )
+    SELECT take_off_gaps($5, $6, $7, $8) FROM taken";
 
 /// Rows of the log, column by column.
 #[derive(Default)]
@@ -59,10 +63,35 @@ impl<'a> LogColumns<'a> {
     }
 }
 
+/// What was really handed out: a gap around it stays one. Issues that follow one another are one
+/// span.
+fn issued(groups: &[&IssueGroup]) -> Vec<Span> {
+    let mut spans: Vec<Span> = Vec::new();
+    for group in groups {
+        for issue in &group.issues {
+            let Span { type_id, period, .. } = &group.span;
+            let behind = issue.last.saturating_add(1);
+            match spans.last_mut() {
+                Some(before)
+                    if (before.type_id, &before.period, before.serials.end)
+                        == (*type_id, period, issue.first) =>
+                {
+                    before.serials.end = behind;
+                }
+                _ => spans.push(Span { serials: issue.first..behind, ..group.span.clone() }),
+            }
+        }
+    }
+    spans
+}
+
 async fn record(shard: &Database, groups: &[&IssueGroup]) -> Result<()> {
     let spans = SpanColumns::new(groups.iter().map(|group| &group.span))?;
+    let issued = issued(groups);
+    let issued = SpanColumns::new(&issued)?;
     let log = LogColumns::new(groups)?;
     let mut params = spans.params().to_vec();
+    params.extend(issued.params());
     params.extend([
         (&log.types as _, Type::INT8_ARRAY),
         (&log.periods as _, Type::TEXT_ARRAY),

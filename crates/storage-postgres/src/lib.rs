@@ -32,7 +32,6 @@ use storage::{Reading, Result, Store, StoreError, TypeId};
 use tokio::task::JoinHandle;
 
 pub use error::OpenError;
-pub use pools::PooledId;
 pub use settings::{PostgresSettings, SHARDS_MAX, ShardSettings};
 
 use database::{Database, Repeat};

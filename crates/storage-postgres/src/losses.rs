@@ -32,7 +32,7 @@ const EXPIRED: &str = "
 
 const KNOWN: &str = "SELECT name FROM instances WHERE name = ANY ($1)";
 
-const EPOCHS: &str = "SELECT epoch, ended_at <= $1 AS over FROM pool_epochs";
+const EPOCHS: &str = "SELECT epoch, ended_at < $1 AS over FROM pool_epochs";
 
 const CLOSE: &str = "
     SELECT id, type_id, period, start, stop, reason, detected_at, instance

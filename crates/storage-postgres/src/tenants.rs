@@ -124,6 +124,18 @@ impl PostgresStore {
     /// A type may be renamed, but not into a tenant that does not exist or is somewhere else.
     pub(crate) async fn check_tenant_of(&self, id: TypeId, tenant: &str) -> Result<()> {
         let rows = self
+            .shard(id)?
+            .query(
+                Repeat::Always,
+                "SELECT tenant FROM id_types WHERE id = $1",
+                &[(&id.0, Type::INT8)],
+            )
+            .await?;
+        let row = rows.first().ok_or(StoreError::NotFound("type"))?;
+        if row.get::<_, &str>(0) == tenant {
+            return Ok(());
+        }
+        let rows = self
             .catalogue()
             .query(
                 Repeat::Always,

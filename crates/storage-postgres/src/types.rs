@@ -88,6 +88,7 @@ impl TypeStore for PostgresStore {
     async fn change_type(
         &self,
         id: TypeId,
+        revision: i64,
         id_type: &IdType,
         sealed_key: &[u8],
         only_if_unused: bool,
@@ -98,9 +99,10 @@ impl TypeStore for PostgresStore {
         let rows = shard
             .query(
                 Repeat::Undone,
-                "SELECT outcome, new_revision FROM change_type($1, $2, $3, $4, $5, $6)",
+                "SELECT outcome, new_revision FROM change_type($1, $2, $3, $4, $5, $6, $7)",
                 &[
                     (&id.0, Type::INT8),
+                    (&revision, Type::INT8),
                     (&tenant, Type::TEXT),
                     (&name, Type::TEXT),
                     (&write_spec(id_type)?, Type::TEXT),
@@ -112,6 +114,7 @@ impl TypeStore for PostgresStore {
         let row = rows.first().ok_or_else(|| corrupt("a change came to nothing"))?;
         match row.get("outcome") {
             "done" => Ok(Change::Done(row.get("new_revision"))),
+            "stale" => Err(StoreError::Stale),
             "used" => Ok(Change::TypeIsUsed),
             "taken" => Err(StoreError::Exists("type")),
             _ => Err(StoreError::NotFound("type")),

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use async_trait::async_trait;
 use redis::{Pipeline, Value};
 use storage::{
-    Items, PoolContents, PoolKey, Reading, Result, SharedPools, Store, StoreError, TopUp, ToppedUp,
-    Withdrawn, pool_holder,
+    Items, PoolContents, PoolKey, PooledId, Reading, Result, SharedPools, Store, StoreError, TopUp,
+    ToppedUp, Withdrawn, pool_holder,
 };
 use tokio::task::JoinHandle;
 
@@ -155,6 +155,11 @@ impl SharedPools for RedisPools {
             Err(Trouble::Refused(_)) => Ok(false),
             Err(trouble) => Err(trouble.into()),
         }
+    }
+
+    /// A list forgets what has left it; the store's issue log and draws remember.
+    async fn find(&self, _pool: &PoolKey, _id: &str) -> Result<Option<PooledId>> {
+        Ok(None)
     }
 
     async fn contents(&self, pool: &PoolKey) -> Result<Option<PoolContents>> {

@@ -99,11 +99,20 @@ pub(crate) fn mark_used(connection: &Connection, id: TypeId) -> StepResult<()> {
 fn change(
     connection: &Connection,
     id: TypeId,
+    revision: i64,
     id_type: &IdType,
     sealed_key: &[u8],
     only_if_unused: bool,
 ) -> StepResult<Change> {
-    if is_used(connection, id)? && only_if_unused {
+    let (used, stored): (bool, i64) = connection
+        .prepare_cached("SELECT used, revision FROM id_types WHERE id = ?1")?
+        .query_one([id.0], |row| Ok((row.get(0)?, row.get(1)?)))
+        .optional()?
+        .ok_or(StoreError::NotFound("type"))?;
+    if stored != revision {
+        return Err(StoreError::Stale.into());
+    }
+    if used && only_if_unused {
         return Ok(Change::TypeIsUsed);
     }
     // The specification names the type, so a change may rename it, but not to a name that is
@@ -189,13 +198,16 @@ impl TypeStore for SqliteStore {
     async fn change_type(
         &self,
         id: TypeId,
+        revision: i64,
         id_type: &IdType,
         sealed_key: &[u8],
         only_if_unused: bool,
     ) -> Result<Change> {
         let (id_type, sealed_key) = (id_type.clone(), sealed_key.to_owned());
         self.writer
-            .run(move |connection| change(connection, id, &id_type, &sealed_key, only_if_unused))
+            .run(move |connection| {
+                change(connection, id, revision, &id_type, &sealed_key, only_if_unused)
+            })
             .await
     }
 

@@ -4,7 +4,7 @@ use storage::{NewApiKey, Scope, Store, Tenant};
 
 use crate::Fixture;
 use crate::support::{
-    LEASE, ME, at, draw, handed_out, new_sequence, open, order, reopen, sequence, span,
+    LEASE, ME, at, change, draw, handed_out, new_sequence, open, order, reopen, sequence, span,
 };
 
 fn key(short: &str) -> NewApiKey {
@@ -44,7 +44,7 @@ pub async fn the_version_grows_with_every_change(fixture: &dyn Fixture) {
     let mut watch = Watch::new(&*store).await;
     let id = new_sequence(&*store, "order").await;
     watch.expect(true, "create a type").await;
-    store.change_type(id, &sequence("acme", "other"), b"sealed", true).await.unwrap();
+    change(&*store, id, &sequence("acme", "other"), b"sealed", true).await.unwrap();
     watch.expect(true, "change a type").await;
     store.remove_type(id).await.unwrap();
     watch.expect(true, "delete a type").await;
@@ -53,7 +53,7 @@ pub async fn the_version_grows_with_every_change(fixture: &dyn Fixture) {
     watch = Watch::new(&*store).await;
     store.remove_type(id).await.unwrap();
     watch.expect(true, "retire a type").await;
-    store.change_type(id, &sequence("acme", "order"), b"sealed", false).await.unwrap();
+    change(&*store, id, &sequence("acme", "order"), b"sealed", false).await.unwrap();
     watch.expect(true, "revive a type").await;
     for requests_per_second in [None, Some(5)] {
         let tenant = Tenant { name: "b".to_owned(), requests_per_second, created_at: at(0) };
@@ -79,7 +79,7 @@ pub async fn the_version_stays_when_nothing_changes(fixture: &dyn Fixture) {
     store.revoke_key("abc", at(1)).await.unwrap();
     let mut watch = Watch::new(&*store).await;
     store.create_type(&sequence("acme", "order"), &[], at(0)).await.unwrap_err();
-    store.change_type(id, &sequence("acme", "order"), b"sealed", true).await.unwrap();
+    change(&*store, id, &sequence("acme", "order"), b"sealed", true).await.unwrap();
     store.remove_tenant("acme").await.unwrap_err();
     store.remove_tenant("unknown").await.unwrap_err();
     store.create_key(&key("abc")).await.unwrap_err();

@@ -7,7 +7,7 @@ use storage::{Change, Draw, StoreError, TypeId};
 
 use crate::Fixture;
 use crate::support::{
-    UNBOUNDED, close_lost, crash, draw, lost, new_sequence, open, order, reopen, sequence,
+    UNBOUNDED, change, close_lost, crash, draw, lost, new_sequence, open, order, reopen, sequence,
 };
 
 pub async fn draws_are_disjoint_and_consecutive_under_concurrency(fixture: &dyn Fixture) {
@@ -132,7 +132,7 @@ pub async fn a_draw_for_another_revision_is_refused(fixture: &dyn Fixture) {
     let (id, other) = (new_sequence(&*store, "a").await, new_sequence(&*store, "b").await);
     let order = |revision| Draw { revision, ..order(id, 5) };
     assert_eq!(store.draw(order(0)).await.unwrap(), 0..5);
-    let changed = store.change_type(id, &sequence("acme", "a"), &[], false).await.unwrap();
+    let changed = change(&*store, id, &sequence("acme", "a"), &[], false).await.unwrap();
     let Change::Done(revision) = changed else { panic!("{changed:?}") };
     for stale in [0, revision + 1, revision - 2] {
         let refused = store.draw(order(stale)).await;

@@ -229,6 +229,7 @@ macro_rules! conformance {
                 a_taken_name_is_refused
                 an_unused_type_changes_freely
                 a_used_type_changes_only_where_allowed
+                a_change_of_what_is_no_longer_there_is_refused
                 the_revision_grows_with_every_change
                 a_type_is_never_renamed_onto_another
                 an_unused_type_is_deleted

@@ -69,8 +69,8 @@ pub async fn what_a_draw_does_not_hold_cannot_be_given_back(fixture: &dyn Fixtur
             assert!(matches!(refused, Err(StoreError::NotFound("draw"))), "{span:?}: {refused:?}");
         }
     };
-    // Recorded, more than is left, not at the end, over two draws, never drawn, nothing.
-    for serials in [0..4, 3..10, 5..9, 9..20, 20..30, 10..10] {
+    // Recorded, more than is left, never drawn, nothing.
+    for serials in [0..4, 3..10, 20..30, 10..10] {
         refuse(span(id, serials), ME).await;
     }
     refuse(span(other, 10..20), ME).await;

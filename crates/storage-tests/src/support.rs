@@ -7,7 +7,9 @@ use std::time::Duration;
 use idgen::snowflake::SnowflakeSpec;
 use idgen::spec::{IdType, Kind, SERIAL_MAX, SequenceSpec};
 use jiff::Timestamp;
-use storage::{Draw, Gap, Issue, IssueGroup, Losses, Page, Span, Store, TypeId, pool_holder};
+use storage::{
+    Change, Draw, Gap, Issue, IssueGroup, Losses, Page, Span, Store, TypeId, pool_holder,
+};
 
 use crate::Fixture;
 
@@ -169,4 +171,17 @@ impl Dice {
     pub(crate) fn place<T>(&mut self, list: &[T]) -> usize {
         usize::try_from(self.below(list.len() as u64)).unwrap()
     }
+}
+
+/// Changes a type as it is known now.
+pub(crate) async fn change(
+    store: &dyn Store,
+    id: TypeId,
+    id_type: &IdType,
+    sealed_key: &[u8],
+    only_if_unused: bool,
+) -> storage::Result<Change> {
+    let known = store.list_types().await?.into_iter().find(|stored| stored.id == id);
+    let revision = known.map_or(0, |stored| stored.revision);
+    store.change_type(id, revision, id_type, sealed_key, only_if_unused).await
 }

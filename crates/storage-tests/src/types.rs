@@ -5,7 +5,7 @@ use storage::{Change, Draw, Removal, Store, StoreError, StoredType, TypeId, Type
 
 use crate::Fixture;
 use crate::support::{
-    ME, at, draw, handed_out, new_sequence, new_snowflake, open, order, reopen, sequence,
+    ME, at, change, draw, handed_out, new_sequence, new_snowflake, open, order, reopen, sequence,
     snowflake, span,
 };
 
@@ -85,10 +85,8 @@ pub async fn an_unused_type_changes_freely(fixture: &dyn Fixture) {
     let store = open(fixture).await;
     let before = store.create_type(&sequence("acme", "order"), b"key", at(1)).await.unwrap();
     for only_if_unused in [true, false] {
-        let done = store
-            .change_type(before.id, &changed("order"), b"sealed", only_if_unused)
-            .await
-            .unwrap();
+        let done =
+            change(&*store, before.id, &changed("order"), b"sealed", only_if_unused).await.unwrap();
         let (revision, sealed_key) = (revision(done), b"sealed".to_vec());
         let expected =
             StoredType { id_type: changed("order"), sealed_key, revision, ..before.clone() };
@@ -100,14 +98,25 @@ pub async fn a_used_type_changes_only_where_allowed(fixture: &dyn Fixture) {
     let store = open(fixture).await;
     let id = new_sequence(&*store, "order").await;
     draw(&*store, id, 1).await;
-    let refused = store.change_type(id, &changed("order"), b"sealed", true).await.unwrap();
+    let refused = change(&*store, id, &changed("order"), b"sealed", true).await.unwrap();
     assert_eq!(refused, Change::TypeIsUsed);
     assert_eq!(get(&*store, id).await.unwrap().id_type, sequence("acme", "order"));
-    let done = store.change_type(id, &changed("order"), b"sealed", false).await.unwrap();
+    let done = change(&*store, id, &changed("order"), b"sealed", false).await.unwrap();
     let stored = get(&*store, id).await.unwrap();
     assert_eq!((stored.id_type, stored.used), (changed("order"), true));
     let order = Draw { revision: revision(done), ..order(id, 1) };
     assert_eq!(store.draw(order).await.unwrap(), 1..2);
+}
+
+pub async fn a_change_of_what_is_no_longer_there_is_refused(fixture: &dyn Fixture) {
+    let store = open(fixture).await;
+    let id = new_sequence(&*store, "order").await;
+    let revision = revision(change(&*store, id, &changed("order"), b"", true).await.unwrap());
+    for stale in [revision - 1, revision + 1] {
+        let refused = store.change_type(id, stale, &sequence("acme", "order"), b"", true).await;
+        assert!(matches!(refused, Err(StoreError::Stale)), "{refused:?}");
+    }
+    assert_eq!(get(&*store, id).await.unwrap().id_type, changed("order"));
 }
 
 pub async fn the_revision_grows_with_every_change(fixture: &dyn Fixture) {
@@ -116,19 +125,19 @@ pub async fn the_revision_grows_with_every_change(fixture: &dyn Fixture) {
     let other = new_sequence(&*store, "other").await;
     assert_eq!(get(&*store, id).await.unwrap().revision, 0);
     for expected in 1..4 {
-        let done = store.change_type(id, &changed("order"), b"", true).await.unwrap();
+        let done = change(&*store, id, &changed("order"), b"", true).await.unwrap();
         assert_eq!(done, Change::Done(expected));
         assert_eq!(get(&*store, id).await.unwrap().revision, expected);
     }
     // Use is no change, and neither is a change that was refused.
     store.draw(Draw { revision: 3, ..order(id, 1) }).await.unwrap();
-    store.change_type(id, &changed("order"), b"", true).await.unwrap();
-    store.change_type(id, &changed("other"), b"", false).await.unwrap_err();
+    change(&*store, id, &changed("order"), b"", true).await.unwrap();
+    change(&*store, id, &changed("other"), b"", false).await.unwrap_err();
     assert_eq!(get(&*store, id).await.unwrap().revision, 3);
     store.remove_type(id).await.unwrap();
     let store = reopen(fixture, store).await;
     assert_eq!(get(&*store, id).await.unwrap().revision, 4, "retirement is a change");
-    let done = store.change_type(id, &changed("order"), b"", false).await.unwrap();
+    let done = change(&*store, id, &changed("order"), b"", false).await.unwrap();
     assert_eq!(done, Change::Done(5));
     assert_eq!(get(&*store, other).await.unwrap().revision, 0);
 }
@@ -136,7 +145,7 @@ pub async fn the_revision_grows_with_every_change(fixture: &dyn Fixture) {
 pub async fn a_type_is_never_renamed_onto_another(fixture: &dyn Fixture) {
     let store = open(fixture).await;
     let (a, b) = (new_sequence(&*store, "a").await, new_sequence(&*store, "b").await);
-    let refused = store.change_type(b, &changed("a"), b"sealed", false).await;
+    let refused = change(&*store, b, &changed("a"), b"sealed", false).await;
     assert!(matches!(refused, Err(StoreError::Exists("type"))), "{refused:?}");
     for (id, name) in [(a, "a"), (b, "b")] {
         assert_eq!(get(&*store, id).await.unwrap().id_type, sequence("acme", name));
@@ -161,11 +170,11 @@ pub async fn a_used_type_is_retired_and_revived(fixture: &dyn Fixture) {
     }
     let store = reopen(fixture, store).await;
     assert_eq!(get(&*store, id).await.unwrap().state, TypeState::Retired);
-    let refused = store.change_type(id, &changed("order"), b"sealed", true).await.unwrap();
+    let refused = change(&*store, id, &changed("order"), b"sealed", true).await.unwrap();
     assert_eq!(refused, Change::TypeIsUsed);
     assert_eq!(get(&*store, id).await.unwrap().state, TypeState::Retired);
     let spec = sequence("acme", "order");
-    let revived = revision(store.change_type(id, &spec, b"sealed", false).await.unwrap());
+    let revived = revision(change(&*store, id, &spec, b"sealed", false).await.unwrap());
     assert_eq!(get(&*store, id).await.unwrap().state, TypeState::Active);
     let order = Draw { revision: revived, ..order(id, 1) };
     assert_eq!(store.draw(order).await.unwrap(), 5..6);
@@ -186,7 +195,7 @@ pub async fn numbers_of_deleted_types_do_not_come_back(fixture: &dyn Fixture) {
 pub async fn unknown_types_cannot_be_changed_or_removed(fixture: &dyn Fixture) {
     let store = open(fixture).await;
     let id = TypeId(new_sequence(&*store, "order").await.0 + 1);
-    let refused = store.change_type(id, &changed("order"), b"sealed", false).await;
+    let refused = change(&*store, id, &changed("order"), b"sealed", false).await;
     assert!(matches!(refused, Err(StoreError::NotFound("type"))), "{refused:?}");
     let refused = store.remove_type(id).await;
     assert!(matches!(refused, Err(StoreError::NotFound("type"))), "{refused:?}");
@@ -207,7 +216,6 @@ pub async fn a_logged_snowflake_marks_its_type_as_used(fixture: &dyn Fixture) {
     let id = new_snowflake(&*store, "event").await;
     store.record_issues(&[handed_out(id, 1000..1003)]).await.unwrap();
     assert!(get(&*store, id).await.unwrap().used);
-    let changed =
-        store.change_type(id, &snowflake("acme", "event"), b"sealed", true).await.unwrap();
+    let changed = change(&*store, id, &snowflake("acme", "event"), b"sealed", true).await.unwrap();
     assert_eq!(changed, Change::TypeIsUsed);
 }

@@ -17,7 +17,9 @@ pub use error::{Result, StoreError};
 pub use instances::InstanceStore;
 pub use issues::{Gap, GapReason, Issue, IssueGroup, IssueRecord, IssueStore, Page};
 pub use keys::{ApiKey, KeyStore, NewApiKey, Scope};
-pub use pools::{Items, PoolContents, PoolKey, Render, SharedPools, TopUp, ToppedUp, Withdrawn};
+pub use pools::{
+    Items, PoolContents, PoolKey, PooledId, Render, SharedPools, TopUp, ToppedUp, Withdrawn,
+};
 pub use readings::Reading;
 pub use types::{Change, Removal, StoredType, Tenant, TypeId, TypeState, TypeStore};
 

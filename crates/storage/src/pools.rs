@@ -121,11 +121,21 @@ pub trait SharedPools: Send + Sync {
     /// Everything that is in a pool of serials, or none if its contents are their own account.
     async fn contents(&self, pool: &PoolKey) -> Result<Option<PoolContents>>;
 
+    /// What became of an ID that was in a pool, where the pool remembers it.
+    async fn find(&self, pool: &PoolKey, id: &str) -> Result<Option<PooledId>>;
+
     /// What there is to measure.
     fn readings(&self) -> Vec<Reading>;
 
     /// Ends connections and background work.
     async fn close(&self);
+}
+
+/// An ID that is or was in a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PooledId {
+    /// When it was taken; none if it is still in there.
+    pub taken_at: Option<Timestamp>,
 }
 
 /// The serials in a pool, and who the store says holds them.

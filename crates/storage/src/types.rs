@@ -85,11 +85,14 @@ pub trait TypeStore {
         now: Timestamp,
     ) -> Result<StoredType>;
 
-    /// Replaces the specification and the sealed key of a type, and makes it active. `only_if_unused` is for changes
-    /// that would make IDs unreadable or repeat them; the look and the change are one step.
+    /// Replaces the specification and the sealed key of a type, and makes it active.
+    /// [`StoreError::Stale`](crate::StoreError) if it has another revision than the caller knows.
+    /// `only_if_unused` is for changes that would make IDs unreadable or repeat them. The looks and
+    /// the change are one step.
     async fn change_type(
         &self,
         id: TypeId,
+        revision: i64,
         id_type: &IdType,
         sealed_key: &[u8],
         only_if_unused: bool,

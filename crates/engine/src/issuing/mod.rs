@@ -22,3 +22,4 @@ pub(crate) use log::LogWriter;
 pub(crate) use maker::PoolMaker;
 pub(crate) use pool::{Pool, Renderer};
 pub(crate) use snowflakes::{SnowflakeLine, SnowflakeParts, node_period};
+pub(crate) use supply::Supply;

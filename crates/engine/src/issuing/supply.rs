@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use idgen::format::{Format, Parsed};
+use jiff::Timestamp;
 use storage::{Items, PoolKey, Render, SharedPools, StoreError, TopUp, ToppedUp, Withdrawn};
 use tokio::sync::OnceCell;
 
@@ -157,6 +158,12 @@ impl SharedSupply {
     /// What is in a pool of serials, and who holds it.
     pub(crate) async fn contents(&self) -> Result<Option<storage::PoolContents>, StoreError> {
         self.pools.contents(&self.key).await
+    }
+
+    /// When an ID was taken out of the pool, if the pool remembers it.
+    pub(crate) async fn taken_at(&self, id: &str) -> Result<Option<Timestamp>, StoreError> {
+        let found = self.pools.find(&self.key, &stored(id)).await?;
+        Ok(found.and_then(|found| found.taken_at))
     }
 
     pub(crate) fn view(&self) -> SharedView {

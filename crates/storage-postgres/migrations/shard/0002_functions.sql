@@ -172,13 +172,10 @@ BEGIN
         RETURNING gaps.*;
 END $$;
 
--- Takes spans off the draws that hold them, whoever has these, and off gaps: who was taken for gone
--- and was not has issued them after all. Serials that nobody holds are fine, too. They come from
--- snowflakes, or from a group that is written a second time.
-CREATE FUNCTION account_for(types bigint[], periods text[], starts bigint[], stops bigint[])
+-- Takes spans off the draws that hold them, whoever has these. Serials that nobody holds are fine,
+-- too. They come from snowflakes, or from a group that is written a second time.
+CREATE FUNCTION take_off_draws(types bigint[], periods text[], starts bigint[], stops bigint[])
 RETURNS void LANGUAGE plpgsql AS $$
-DECLARE
-    hit record;
 BEGIN
     PERFORM FROM draws JOIN spans_by_counter(types, periods, starts, stops) AS spent
         USING (type_id, period)
@@ -194,21 +191,37 @@ BEGIN
         WHERE draws.type_id = spent.type_id AND draws.period = spent.period
           AND isempty(draws.open);
     END IF;
+END $$;
 
+-- Takes spans off gaps: an instance that was taken for gone and was not has issued them after all.
+-- What is left of a gap keeps its number, and has further ones where it is in several parts: the
+-- numbers are places in a list that somebody may be reading.
+CREATE FUNCTION take_off_gaps(types bigint[], periods text[], starts bigint[], stops bigint[])
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    hit record;
+BEGIN
     FOR hit IN
         SELECT gaps.*,
-               int8multirange(int8range(gaps.start, gaps.stop)) - spent.spans AS rest
-        FROM gaps JOIN spans_by_counter(types, periods, starts, stops) AS spent
-            ON gaps.type_id = spent.type_id AND gaps.period = spent.period
-           AND gaps.stop > lower(spent.spans)
-           AND int8range(gaps.start, gaps.stop) && spent.spans
+               int8multirange(int8range(gaps.start, gaps.stop)) - issued.spans AS rest
+        FROM gaps JOIN spans_by_counter(types, periods, starts, stops) AS issued
+            ON gaps.type_id = issued.type_id AND gaps.period = issued.period
+           AND gaps.stop > lower(issued.spans)
+           AND int8range(gaps.start, gaps.stop) && issued.spans
         ORDER BY gaps.type_id, gaps.period, gaps.stop FOR UPDATE OF gaps
     LOOP
-        DELETE FROM gaps WHERE id = hit.id;
+        IF isempty(hit.rest) THEN
+            DELETE FROM gaps WHERE id = hit.id;
+            CONTINUE;
+        END IF;
+        UPDATE gaps SET start = lower(part), stop = upper(part)
+        FROM unnest(hit.rest) WITH ORDINALITY AS parts (part, place)
+        WHERE id = hit.id AND place = 1;
         INSERT INTO gaps (type_id, period, start, stop, reason, detected_at, instance)
-        SELECT hit.type_id, hit.period, lower(span), upper(span), hit.reason, hit.detected_at,
+        SELECT hit.type_id, hit.period, lower(part), upper(part), hit.reason, hit.detected_at,
                hit.instance
-        FROM unnest(hit.rest) AS span;
+        FROM unnest(hit.rest) WITH ORDINALITY AS parts (part, place) WHERE place > 1
+        ORDER BY place;
     END LOOP;
 END $$;
 
@@ -235,16 +248,18 @@ END $$;
 
 -- Changes a type and makes it active. Says what came of it, and the new revision.
 CREATE FUNCTION change_type(
-    the_type bigint, its_tenant text, its_name text, its_spec text, its_key bytea,
-    only_if_unused boolean,
+    the_type bigint, known_revision bigint, its_tenant text, its_name text, its_spec text,
+    its_key bytea, only_if_unused boolean,
     OUT outcome text, OUT new_revision bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
     known record;
 BEGIN
-    SELECT used INTO known FROM id_types WHERE id = the_type FOR NO KEY UPDATE;
+    SELECT used, revision INTO known FROM id_types WHERE id = the_type FOR NO KEY UPDATE;
     IF NOT FOUND THEN
         outcome := 'missing';
+    ELSIF known.revision <> known_revision THEN
+        outcome := 'stale';
     ELSIF known.used AND only_if_unused THEN
         outcome := 'used';
     ELSE

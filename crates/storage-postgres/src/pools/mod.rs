@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use async_trait::async_trait;
-use jiff::Timestamp;
 use storage::{
-    Items, PoolContents, PoolKey, Reading, Result, SharedPools, StoreError, TopUp, ToppedUp,
-    TypeId, Withdrawn,
+    Items, PoolContents, PoolKey, PooledId, Reading, Result, SharedPools, StoreError, TopUp,
+    ToppedUp, Withdrawn,
 };
 use tokio_postgres::types::Type;
 
@@ -28,17 +27,6 @@ pub(crate) use state::Pools;
 
 /// Nobody needs to know more exactly how full a fuller pool is.
 const COUNT_MAX: i64 = 1_000_000;
-
-/// An ID that is or was in a pool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PooledId {
-    /// Whether it was taken out. Otherwise it still waits in the pool.
-    pub taken: bool,
-    /// When it was put in.
-    pub created_at: Timestamp,
-    /// When it was taken out.
-    pub issued_at: Option<Timestamp>,
-}
 
 /// How many rows are available from some time of creation on, up to a limit.
 fn count_sql(table: &str) -> String {
@@ -74,38 +62,9 @@ impl PostgresStore {
             .await?;
         let level = rows.first().ok_or_else(|| corrupt("a count came to nothing"))?.get(0);
         table.lower_floor(Stamp::MIN);
-        table.note_look();
+        table.note_look(false);
         table.set_level(level);
         Ok(table.level())
-    }
-
-    /// Looks an ID up in the pool of a type. None if it never was in it.
-    pub async fn find_pooled(&self, type_id: TypeId, id: &str) -> Result<Option<PooledId>> {
-        let Some(shard) = self.shard_of(type_id) else { return Ok(None) };
-        let tables = shard
-            .query(
-                Repeat::Always,
-                "SELECT table_name FROM pool_tables
-                 WHERE type_id = $1 AND to_regclass(quote_ident(table_name)) IS NOT NULL",
-                &[(&type_id.0, Type::INT8)],
-            )
-            .await?;
-        for row in &tables {
-            let sql = format!(
-                "SELECT status = 'TAKEN', created_at, issued_at FROM {} WHERE id_value = $1",
-                names::quoted(row.get(0))
-            );
-            let found =
-                shard.query_as(Keep::Never, Repeat::Always, &sql, &[(&id, Type::TEXT)]).await?;
-            if let Some(row) = found.first() {
-                return Ok(Some(PooledId {
-                    taken: row.get(0),
-                    created_at: row.get::<_, Time>(1).0,
-                    issued_at: row.get::<_, Option<Time>>(2).map(|time| time.0),
-                }));
-            }
-        }
-        Ok(None)
     }
 }
 
@@ -148,6 +107,21 @@ impl SharedPools for PostgresStore {
         let table = self.pool_table(pool).await?;
         withdraw::put_back(self.shard(pool.type_id)?, &table, ids).await?;
         Ok(true)
+    }
+
+    async fn find(&self, pool: &PoolKey, id: &str) -> Result<Option<PooledId>> {
+        let table = self.pool_table(pool).await?;
+        let sql = format!(
+            "SELECT CASE WHEN status = 'TAKEN' THEN coalesce(issued_at, created_at) END
+             FROM {} WHERE id_value = $1",
+            table.table
+        );
+        let rows = self
+            .shard(pool.type_id)?
+            .query_as(Keep::Never, Repeat::Always, &sql, &[(&id, Type::TEXT)])
+            .await?;
+        let taken_at = |row: &tokio_postgres::Row| row.get::<_, Option<Time>>(0).map(|time| time.0);
+        Ok(rows.first().map(|row| PooledId { taken_at: taken_at(row) }))
     }
 
     async fn contents(&self, _pool: &PoolKey) -> Result<Option<PoolContents>> {

@@ -51,7 +51,7 @@ impl Pools {
             keep,
             level: AtomicI64::new(0),
             floor: AtomicI64::new(Stamp::MIN.0),
-            looked: Mutex::new(None),
+            looks: Mutex::default(),
         });
         let key = (pool.type_id, pool.period.clone());
         Arc::clone(self.lock().entry(key).or_insert(added))
@@ -78,8 +78,15 @@ pub(super) struct PoolTable {
     /// An estimate: counted now and then, and less what this instance has taken since.
     level: AtomicI64,
     floor: AtomicI64,
-    /// When the whole table was looked at last.
-    looked: Mutex<Option<Instant>>,
+    looks: Mutex<Looks>,
+}
+
+/// When the whole table was looked at last.
+#[derive(Default)]
+struct Looks {
+    any: Option<Instant>,
+    /// The last one that found too little.
+    short: Option<Instant>,
 }
 
 impl PoolTable {
@@ -109,23 +116,27 @@ impl PoolTable {
         self.floor.fetch_min(to.0, Ordering::Relaxed);
     }
 
-    fn looked(&self) -> MutexGuard<'_, Option<Instant>> {
-        self.looked.lock().unwrap_or_else(PoisonError::into_inner)
+    fn looks(&self) -> MutexGuard<'_, Looks> {
+        self.looks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// From where to count when the pool is filled.
     pub(super) fn floor_for_counting(&self) -> Stamp {
-        let trusted = self.looked().is_some_and(|looked| looked.elapsed() < FLOOR_TRUSTED);
+        let trusted = self.looks().any.is_some_and(|look| look.elapsed() < FLOOR_TRUSTED);
         if trusted { self.floor() } else { Stamp::MIN }
     }
 
     /// Whether rows that are short are worth a look at the whole table.
     pub(super) fn may_have_more(&self) -> bool {
-        self.looked().is_none_or(|looked| looked.elapsed() >= EMPTY_TRUSTED)
+        self.looks().short.is_none_or(|look| look.elapsed() >= EMPTY_TRUSTED)
     }
 
-    /// Notes that the whole table was looked at.
-    pub(super) fn note_look(&self) {
-        *self.looked() = Some(Instant::now());
+    /// Notes that the whole table was looked at, and whether there was too little.
+    pub(super) fn note_look(&self, short: bool) {
+        let mut looks = self.looks();
+        looks.any = Some(Instant::now());
+        if short {
+            looks.short = looks.any;
+        }
     }
 }

@@ -129,7 +129,7 @@ impl Filling<'_> {
         let level = self.one(Keep::Never, &sql, &params).await?;
         if floor == Stamp::MIN {
             self.table.lower_floor(floor);
-            self.table.note_look();
+            self.table.note_look(false);
         }
         self.table.set_level(level);
         Ok(self.table.level())

@@ -10,7 +10,7 @@ use storage_tests::Fixture;
 use super::support::Databases;
 
 /// New databases for one test.
-pub struct Cluster<const DATABASES: usize>(Databases);
+pub(crate) struct Cluster<const DATABASES: usize>(Databases);
 
 #[async_trait]
 impl<const DATABASES: usize> Fixture for Cluster<DATABASES> {

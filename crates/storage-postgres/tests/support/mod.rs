@@ -11,11 +11,11 @@ use storage_postgres::{PostgresSettings, ShardSettings};
 use tokio_postgres::{Client, NoTls};
 
 /// The servers of this test binary.
-pub struct Servers {
-    pub directory: PathBuf,
-    pub postgres: String,
-    pub replica: String,
-    pub shard: String,
+pub(crate) struct Servers {
+    pub(crate) directory: PathBuf,
+    pub(crate) postgres: String,
+    pub(crate) replica: String,
+    pub(crate) shard: String,
 }
 
 fn script() -> PathBuf {
@@ -23,7 +23,7 @@ fn script() -> PathBuf {
 }
 
 /// Runs the script that looks after servers.
-pub fn services(arguments: &[&str]) -> String {
+pub(crate) fn services(arguments: &[&str]) -> String {
     let output = Command::new(script()).args(arguments).stderr(Stdio::inherit()).output().unwrap();
     assert!(output.status.success(), "services {arguments:?} failed");
     String::from_utf8(output.stdout).unwrap()
@@ -32,19 +32,20 @@ pub fn services(arguments: &[&str]) -> String {
 /// Tests cannot tidy up when the last of them ends, so somebody waits for the process to end.
 fn stop_when_we_end(directory: &Path) {
     let wait_and_stop = "tail --pid=\"$1\" -f /dev/null; \"$2\" stop --dir \"$3\"; rmdir \"$3\"";
-    Command::new("setsid")
-        .args(["sh", "-c", wait_and_stop, "sh", &std::process::id().to_string()])
+    let started = Command::new("setsid")
+        .args(["--fork", "sh", "-c", wait_and_stop, "sh", &std::process::id().to_string()])
         .arg(script())
         .arg(directory)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        .spawn()
+        .status()
         .unwrap();
+    assert!(started.success(), "nobody would stop the servers");
 }
 
 impl Servers {
-    pub fn get() -> &'static Self {
+    pub(crate) fn get() -> &'static Self {
         static SERVERS: OnceLock<Servers> = OnceLock::new();
         SERVERS.get_or_init(Self::start)
     }
@@ -80,32 +81,32 @@ impl Servers {
     }
 
     /// Breaks or mends one of them: `kill`, `pause`, `resume`, `restart`.
-    pub fn tell(&self, command: &str, name: &str) {
+    pub(crate) fn tell(&self, command: &str, name: &str) {
         services(&[command, name, "--dir", self.directory.to_str().unwrap()]);
     }
 }
 
 /// The same server, another database.
-pub fn with_database(url: &str, database: &str) -> String {
+pub(crate) fn with_database(url: &str, database: &str) -> String {
     let (server, _) = url.rsplit_once('/').unwrap();
     format!("{server}/{database}")
 }
 
 /// A plain connection.
-pub async fn connect(url: &str) -> Client {
+pub(crate) async fn connect(url: &str) -> Client {
     let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
     tokio::spawn(connection);
     client
 }
 
 /// Databases for one test, which are dropped with it.
-pub struct Databases {
-    pub urls: Vec<String>,
+pub(crate) struct Databases {
+    pub(crate) urls: Vec<String>,
 }
 
 impl Databases {
     /// So many new and empty databases, on one server after the other.
-    pub async fn create(count: usize) -> Self {
+    pub(crate) async fn create(count: usize) -> Self {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let servers = Servers::get();
         let mut urls = Vec::new();
@@ -119,7 +120,7 @@ impl Databases {
     }
 
     /// What leads to them, as one cluster.
-    pub fn settings(&self) -> PostgresSettings {
+    pub(crate) fn settings(&self) -> PostgresSettings {
         let shard = |url: &String| ShardSettings { url: url.clone(), replica: None };
         PostgresSettings {
             shards: self.urls[1..].iter().map(shard).collect(),
@@ -129,7 +130,7 @@ impl Databases {
     }
 
     /// A plain connection to the first one.
-    pub async fn connect(&self) -> Client {
+    pub(crate) async fn connect(&self) -> Client {
         connect(&self.urls[0]).await
     }
 }

@@ -1,4 +1,4 @@
-//! How fast the store is: `cargo run --release -p storage-sqlite --example measure [DIRECTORY]`.
+//! How fast the store is: `cargo run --release -p storage-sqlite --example measure_sqlite [DIRECTORY]`.
 //!
 //! The directory decides which disk is measured. A bare loop of write and `fsync` in the same run
 //! is the scale to read the other figures by.

@@ -1,4 +1,4 @@
-//! How fast a pool gives out serials: `cargo run --release -p storage-redis --example measure`.
+//! How fast a pool gives out serials: `cargo run --release -p storage-redis --example measure_redis`.
 
 #[path = "../tests/support/mod.rs"]
 mod support;

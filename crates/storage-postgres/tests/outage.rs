@@ -1,0 +1,117 @@
+//! The server is killed, stopped and started again. Nothing has to be reopened.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use idgen::spec::{IdType, Kind, SERIAL_MAX, SequenceSpec};
+use jiff::Timestamp;
+use storage::{CounterStore, Draw, Store, StoreError, TypeId, TypeStore};
+use storage_postgres::PostgresStore;
+use support::{Databases, Servers};
+use tokio::sync::Mutex;
+
+/// There is one server for all tests here, so they break it one after the other.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::const_new(());
+
+async fn new_type(store: &PostgresStore) -> TypeId {
+    let id_type = IdType::new("acme", "order", Kind::Sequence(SequenceSpec::default())).unwrap();
+    store.create_type(&id_type, &[], Timestamp::UNIX_EPOCH).await.unwrap().id
+}
+
+fn order(type_id: TypeId) -> Draw<'static> {
+    let (bounds, now) = ((0, SERIAL_MAX), Timestamp::UNIX_EPOCH);
+    Draw { type_id, period: "", count: 3, bounds, holder: "me", revision: 0, now }
+}
+
+/// Tries until it works, and returns how long that took.
+async fn recover(store: &PostgresStore, id: TypeId) -> Duration {
+    let began = Instant::now();
+    loop {
+        match store.draw(order(id)).await {
+            Ok(_) => return began.elapsed(),
+            Err(error) => assert!(error.is_unavailable(), "{error}"),
+        }
+        assert!(began.elapsed() < Duration::from_secs(20), "it does not recover");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn draws_go_on_after_the_server_was_killed() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let databases = Databases::create(1).await;
+    let store = PostgresStore::open(databases.settings()).await.unwrap();
+    let id = new_type(&store).await;
+    let tasks: Vec<_> = (0..4)
+        .map(|_| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                let (mut drawn, mut failed) = (Vec::new(), 0);
+                while failed == 0 || drawn.len() < 200 {
+                    match store.draw(order(id)).await {
+                        Ok(range) => drawn.push(range),
+                        Err(error) => {
+                            assert!(error.is_unavailable(), "{error}");
+                            failed += 1;
+                            tokio::time::sleep(Duration::from_millis(20)).await;
+                        }
+                    }
+                }
+                drawn
+            })
+        })
+        .collect();
+    tokio::task::spawn_blocking(|| {
+        std::thread::sleep(Duration::from_millis(300));
+        Servers::get().tell("kill", "postgres");
+        std::thread::sleep(Duration::from_secs(1));
+        Servers::get().tell("restart", "postgres");
+    })
+    .await
+    .unwrap();
+    let mut all = Vec::new();
+    for task in tasks {
+        all.extend(task.await.unwrap());
+    }
+    all.sort_by_key(|range| range.start);
+    assert!(all.is_sorted_by(|a, b| a.end <= b.start), "a serial came twice");
+    // What was drawn without an answer is on record.
+    let drawn: u64 = all.iter().map(|range| range.end - range.start).sum();
+    let open = store.open_draws("me").await.unwrap();
+    let on_record: u64 = open.iter().map(|span| span.serials.end - span.serials.start).sum();
+    assert_eq!(on_record, store.counters(id).await.unwrap()[0].1);
+    assert!(on_record >= drawn, "{on_record} {drawn}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_between_two_steps_goes_unnoticed() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let databases = Databases::create(1).await;
+    let store = PostgresStore::open(databases.settings()).await.unwrap();
+    let id = new_type(&store).await;
+    assert_eq!(store.draw(order(id)).await.unwrap(), 0..3);
+    tokio::task::spawn_blocking(|| Servers::get().tell("restart", "postgres")).await.unwrap();
+    assert_eq!(store.draw(order(id)).await.unwrap(), 3..6);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_does_not_answer_is_unavailable_in_time() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let databases = Databases::create(1).await;
+    let store = PostgresStore::open(databases.settings()).await.unwrap();
+    let id = new_type(&store).await;
+    store.draw(order(id)).await.unwrap();
+    tokio::task::spawn_blocking(|| Servers::get().tell("pause", "postgres")).await.unwrap();
+    for _ in 0..2 {
+        let began = Instant::now();
+        let refused = store.draw(order(id)).await;
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+        assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
+    }
+    tokio::task::spawn_blocking(|| Servers::get().tell("resume", "postgres")).await.unwrap();
+    let took = recover(&store, id).await;
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    store.check().await.unwrap();
+}
