@@ -158,7 +158,7 @@ async fn commits_are_made_to_wait_for_the_disk() {
 async fn the_lag_of_a_replica_is_measured() {
     let databases = Databases::create(1).await;
     let (_, name) = databases.urls[0].rsplit_once('/').unwrap();
-    let replica = with_database(&Servers::get().replica, name);
+    let replica = with_database(&Servers::shared().replica, name);
     let settings = PostgresSettings { replica: Some(replica.clone()), ..databases.settings() };
     let store = PostgresStore::open(settings).await.unwrap();
     let (_, place) = replica.rsplit_once('@').unwrap();

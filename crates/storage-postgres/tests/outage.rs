@@ -65,9 +65,9 @@ async fn draws_go_on_after_the_server_was_killed() {
         .collect();
     tokio::task::spawn_blocking(|| {
         std::thread::sleep(Duration::from_millis(300));
-        Servers::get().tell("kill", "postgres");
+        Servers::shared().tell("kill", "postgres");
         std::thread::sleep(Duration::from_secs(1));
-        Servers::get().tell("restart", "postgres");
+        Servers::shared().tell("restart", "postgres");
     })
     .await
     .unwrap();
@@ -92,7 +92,7 @@ async fn a_restart_between_two_steps_goes_unnoticed() {
     let store = PostgresStore::open(databases.settings()).await.unwrap();
     let id = new_type(&store).await;
     assert_eq!(store.draw(order(id)).await.unwrap(), 0..3);
-    tokio::task::spawn_blocking(|| Servers::get().tell("restart", "postgres")).await.unwrap();
+    tokio::task::spawn_blocking(|| Servers::shared().tell("restart", "postgres")).await.unwrap();
     assert_eq!(store.draw(order(id)).await.unwrap(), 3..6);
 }
 
@@ -103,14 +103,14 @@ async fn a_server_that_does_not_answer_is_unavailable_in_time() {
     let store = PostgresStore::open(databases.settings()).await.unwrap();
     let id = new_type(&store).await;
     store.draw(order(id)).await.unwrap();
-    tokio::task::spawn_blocking(|| Servers::get().tell("pause", "postgres")).await.unwrap();
+    tokio::task::spawn_blocking(|| Servers::shared().tell("pause", "postgres")).await.unwrap();
     for _ in 0..2 {
         let began = Instant::now();
         let refused = store.draw(order(id)).await;
         assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
         assert!(began.elapsed() < Duration::from_millis(2500), "{:?}", began.elapsed());
     }
-    tokio::task::spawn_blocking(|| Servers::get().tell("resume", "postgres")).await.unwrap();
+    tokio::task::spawn_blocking(|| Servers::shared().tell("resume", "postgres")).await.unwrap();
     let took = recover(&store, id).await;
     assert!(took < Duration::from_secs(5), "{took:?}");
     store.check().await.unwrap();

@@ -35,7 +35,7 @@ fn program() -> PathBuf {
 impl Pooler {
     fn start() -> Self {
         // postgres://user:password@host:port/database
-        let url = Servers::get().postgres.strip_prefix("postgres://").unwrap();
+        let url = Servers::shared().postgres.strip_prefix("postgres://").unwrap();
         let (user, place) = url.split_once('@').unwrap();
         let (user, password) = user.split_once(':').unwrap();
         let server_port = place.split_once('/').unwrap().0.rsplit_once(':').unwrap().1;
@@ -62,7 +62,7 @@ impl Pooler {
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o755)).unwrap();
         let mut command = Command::new(program());
         // It refuses to run as root, so it becomes whoever runs the servers.
-        let owner = fs::metadata(Servers::get().directory.join("run")).unwrap();
+        let owner = fs::metadata(Servers::shared().directory().join("run")).unwrap();
         if std::os::unix::fs::MetadataExt::uid(&fs::metadata(&settings).unwrap()) == 0 {
             let uid = std::os::unix::fs::MetadataExt::uid(&owner);
             chown(&settings, Some(uid), None).unwrap();

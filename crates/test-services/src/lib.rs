@@ -40,7 +40,7 @@ impl Servers {
         std::fs::set_permissions(&directory, std::os::unix::fs::PermissionsExt::from_mode(0o755))
             .expect("the directory is ours");
         stop_when_we_end(&directory);
-        let printed = services(&["start", "--dir", &directory.to_string_lossy()]);
+        let printed = services(&["start", "--no-fsync", "--dir", &directory.to_string_lossy()]);
         let shards = setting(&printed, "MINTAGE__POSTGRES__SHARDS");
         let shard = shards.split('"').find(|part| part.starts_with("postgres://"));
         Self {
@@ -50,6 +50,11 @@ impl Servers {
             shard: shard.expect("the second shard").to_owned(),
             directory,
         }
+    }
+
+    /// Where they keep what they have.
+    pub fn directory(&self) -> &Path {
+        &self.directory
     }
 
     /// Breaks or mends one of them: `kill`, `pause`, `resume`, `restart`, `empty`, `snapshot`,
@@ -69,7 +74,9 @@ impl Servers {
     }
 }
 
-/// A database for one test. It is dropped with this.
+/// A database for one test. It goes with its server: to drop one, PostgreSQL first writes everything
+/// that it has not written yet, of all of them, and most tests would wait longer for that than for
+/// what they are about.
 #[derive(Debug)]
 pub struct Database {
     server: String,
@@ -97,23 +104,13 @@ impl Database {
     }
 }
 
-impl Drop for Database {
-    fn drop(&mut self) {
-        // The server may be down: a test may break it and fail.
-        let statement = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        let _ = psql(&self.server, &statement).output();
-    }
-}
-
-fn psql(url: &str, statements: &str) -> Command {
-    let mut command = Command::new("psql");
-    command.args([url, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statements]);
-    command.env("PGCONNECT_TIMEOUT", "5").stdin(Stdio::null());
-    command
-}
-
 fn sql(url: &str, statements: &str) -> String {
-    let output = psql(url, statements).output().expect("psql runs");
+    let output = Command::new("psql")
+        .args([url, "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", statements])
+        .env("PGCONNECT_TIMEOUT", "5")
+        .stdin(Stdio::null())
+        .output()
+        .expect("psql runs");
     let problem = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{statements}: {problem}");
     String::from_utf8_lossy(&output.stdout).trim().to_owned()
