@@ -63,8 +63,11 @@ impl Duty {
             Self::KeepLease { membership, issuer } => {
                 membership.renew().await?;
                 if !membership.close_losses().await?.gone.is_empty() {
-                    issuer.find_lost_withdrawals().await;
+                    issuer.suspect_losses();
                 }
+                // Not here: pools can be many, and the lease does not wait for them.
+                let issuer = Arc::clone(issuer);
+                tokio::spawn(async move { issuer.find_lost_withdrawals().await });
             }
             Self::FollowCatalogue { catalogue, keys } => {
                 catalogue.refresh().await?;

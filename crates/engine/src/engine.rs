@@ -118,7 +118,7 @@ impl Engine {
             settings.lease,
         )
         .await?;
-        membership.close_losses_now().await?;
+        let losses = membership.close_losses_now().await?;
         let log = LogWriter::new(Arc::clone(&store), Arc::clone(&clock), instance.clone());
         let snowflakes = SnowflakeParts {
             store: Arc::clone(&store),
@@ -127,7 +127,8 @@ impl Engine {
             membership: Arc::clone(&membership),
         };
         let sizes = settings.issuing.pool_sizes;
-        let pools = PoolMaker { shared: shared_pools.clone(), snowflakes, sizes };
+        let watermark = settings.issuing.watermark;
+        let pools = PoolMaker { shared: shared_pools.clone(), snowflakes, sizes, watermark };
         let catalogue = Arc::new(
             Catalogue::load(
                 Arc::clone(&store),
@@ -160,6 +161,9 @@ impl Engine {
             Arc::clone(&metrics),
             settings.issuing,
         ));
+        if !losses.gone.is_empty() {
+            issuer.suspect_losses();
+        }
         let (stop, _) = watch::channel(false);
         let engine = Self {
             store,

@@ -61,6 +61,8 @@ pub struct Issuer {
     pub(super) settings: IssuingSettings,
     /// Whether shared pools are filled as far as they have to be before the first request.
     pub(super) warm: AtomicBool,
+    /// Whether serials may have been lost on their way to or from shared pools.
+    pub(super) losses_suspected: Arc<AtomicBool>,
     /// Pools on their way out, to be waited for.
     retiring: Mutex<Vec<tokio::task::JoinHandle<()>>>,
 }
@@ -76,6 +78,7 @@ impl Issuer {
         metrics: Arc<EngineMetrics>,
         settings: IssuingSettings,
     ) -> Self {
+        let losses_suspected = Arc::new(AtomicBool::new(false));
         let refiller = Refiller::new(
             Arc::clone(&store),
             Arc::clone(&clock),
@@ -87,6 +90,7 @@ impl Issuer {
                 at_once: settings.refills_at_once,
                 watermark: settings.watermark,
             },
+            Arc::clone(&losses_suspected),
         );
         Self {
             clock,
@@ -98,6 +102,7 @@ impl Issuer {
             metrics,
             settings,
             warm: AtomicBool::new(false),
+            losses_suspected,
             retiring: Mutex::default(),
         }
     }
@@ -151,7 +156,7 @@ impl Issuer {
 
     async fn take(&self, pool: &Arc<Pool>, count: usize, key_id: i64) -> Result<Taken, IssueError> {
         let taker = Taker { key_id, at_ms: self.clock.now_ms() };
-        let (take, refill) = pool.take(count, taker, self.settings.watermark, &self.log)?;
+        let (take, refill) = pool.take(count, taker, &self.log)?;
         if refill {
             self.refiller.spawn(Arc::clone(pool));
         }

@@ -31,6 +31,8 @@ pub(crate) struct PoolMaker {
     pub(crate) snowflakes: SnowflakeParts,
     /// Smallest and largest size of a pool.
     pub(crate) sizes: (usize, usize),
+    /// The share of a pool that may be used up before it is refilled.
+    pub(crate) watermark: f64,
 }
 
 impl PoolMaker {
@@ -60,7 +62,7 @@ impl PoolMaker {
         };
         let sizing = match self.shared.in_company() {
             true => Sizing::in_company(),
-            false => Sizing::ahead(self.sizes),
+            false => Sizing::ahead(self.sizes, self.watermark),
         };
         Pool::new(PoolParts {
             type_id: stored.id,

@@ -133,12 +133,10 @@ impl Pool {
     }
 
     /// Takes IDs, or a place in the queue, and says whether the caller must start a refill.
-    /// `watermark` is the share of the pool that may be used up before it is refilled.
     pub(crate) fn take(
         self: &Arc<Self>,
         count: usize,
         taker: Taker,
-        watermark: f64,
         log: &LogWriter,
     ) -> Result<(Take, bool), IssueError> {
         let mut state = self.lock();
@@ -148,7 +146,7 @@ impl Pool {
         if state.waiters.is_empty() && state.stock.len() >= count {
             let taken = state.take(count, taker);
             self.tell(&mut state, log);
-            return Ok((Take::Now(taken), state.wants_refill(watermark)));
+            return Ok((Take::Now(taken), state.wants_refill(self.sizing.watermark)));
         }
         if taker.at_ms < state.drained_until_ms {
             return Err(IssueError::Exhausted { left: state.stock.len() as u64 });

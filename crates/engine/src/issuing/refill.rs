@@ -60,6 +60,8 @@ pub(crate) struct Refiller {
     stopping: AtomicBool,
     /// Whether the last draw failed, so that an outage is said once.
     failing: AtomicBool,
+    /// Set when a shared pool cannot be reached: what was on its way to or from it may be lost.
+    losses_suspected: Arc<AtomicBool>,
 }
 
 impl Refiller {
@@ -70,12 +72,14 @@ impl Refiller {
         log: Arc<LogWriter>,
         metrics: Arc<EngineMetrics>,
         settings: RefillSettings,
+        losses_suspected: Arc<AtomicBool>,
     ) -> Arc<Self> {
         Arc::new(Self {
             permits: Arc::new(Semaphore::new(settings.at_once)),
             withdrawals: Arc::new(Semaphore::new(WITHDRAWALS_AT_ONCE)),
             stopping: AtomicBool::new(false),
             failing: AtomicBool::new(false),
+            losses_suspected,
             store,
             clock,
             instance,
@@ -174,6 +178,7 @@ impl Refiller {
                 }
                 Err(StoreError::Unavailable(_)) if shared.may_draw => {
                     self.metrics.fallback_draws.inc();
+                    self.losses_suspected.store(true, Ordering::Release);
                     return self.draw_into(pool, count).await;
                 }
                 Err(problem) => return Err(problem),
@@ -187,6 +192,7 @@ impl Refiller {
                 Ok(_) => {}
                 Err(StoreError::Unavailable(_)) if shared.may_draw => {
                     self.metrics.fallback_draws.inc();
+                    self.losses_suspected.store(true, Ordering::Release);
                     return self.draw_into(pool, count).await;
                 }
                 Err(problem) => return Err(problem),
@@ -252,6 +258,7 @@ impl Refiller {
 
     fn report(&self, pool: &Pool, problem: &StoreError) {
         self.metrics.draw_failures.inc();
+        self.losses_suspected.store(true, Ordering::Release);
         if !self.failing.swap(true, Ordering::Relaxed) {
             let label = &pool.label;
             error!(

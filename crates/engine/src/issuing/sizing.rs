@@ -1,7 +1,7 @@
 //! How much is taken ahead of demand.
 
 /// How large the stock of a pool is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Sizing {
     pub(crate) min: usize,
     pub(crate) max: usize,
@@ -9,18 +9,21 @@ pub(crate) struct Sizing {
     pub(crate) grow_below_ms: i64,
     /// One that lasted longer than this is too large.
     pub(crate) shrink_above_ms: i64,
+    /// The share of it that may be used up before more is fetched.
+    pub(crate) watermark: f64,
 }
 
 impl Sizing {
     /// For a pool that is the only one of its counter.
-    pub(crate) fn ahead((min, max): (usize, usize)) -> Self {
-        Self { min, max, grow_below_ms: 1000, shrink_above_ms: 60_000 }
+    pub(crate) fn ahead((min, max): (usize, usize), watermark: f64) -> Self {
+        Self { min, max, grow_below_ms: 1000, shrink_above_ms: 60_000, watermark }
     }
 
     /// For an instance among others: what it takes ahead of demand, the others cannot have, so it
     /// is a few milliseconds' worth, and nothing while demand is low.
     pub(crate) fn in_company() -> Self {
-        Self { min: 0, max: 4096, grow_below_ms: 20, shrink_above_ms: 100 }
+        // Fetching takes longer than drawing, so it begins when there is still half of it.
+        Self { min: 0, max: 4096, grow_below_ms: 20, shrink_above_ms: 100, watermark: 0.5 }
     }
 
     /// A stock that has never been of any use grows from here.
@@ -57,6 +60,6 @@ mod tests {
 
     #[test]
     fn the_first_refill_tells_nothing_about_demand() {
-        assert_eq!(Sizing::ahead((256, 65_536)).next(256, None), 256);
+        assert_eq!(Sizing::ahead((256, 65_536), 0.75).next(256, None), 256);
     }
 }

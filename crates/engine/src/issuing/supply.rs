@@ -14,6 +14,9 @@ use crate::surroundings::Clock;
 /// Most serials of one step of filling a shared pool. It bounds the memory of the step.
 const STEP_SERIALS_MAX: u64 = 1 << 16;
 
+/// About so many IDs are added in one step: others can have them only when it is done.
+const STEP_IDS: f64 = 8192.0;
+
 /// A shared pool that lasted less than this is too small, one that lasted a minute too large.
 const GROW_BELOW_MS: i64 = 1000;
 const SHRINK_ABOVE_MS: i64 = 60_000;
@@ -107,13 +110,14 @@ impl SharedSupply {
         wait: bool,
     ) -> Result<ToppedUp, StoreError> {
         self.prepare().await?;
+        let acceptance = pool.acceptance();
         let order = TopUp {
             size: self.lock().size,
-            serials_max: STEP_SERIALS_MAX,
+            serials_max: step_serials(acceptance),
             bounds: pool.bounds,
             revision: pool.revision,
             render: render(&pool.renderer),
-            acceptance: pool.acceptance(),
+            acceptance,
             wait,
             now: clock.now(),
         };
@@ -197,6 +201,15 @@ impl Level {
         self.topping_up |= wants;
         wants
     }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "an estimate of how much to draw, clamped"
+)]
+fn step_serials(acceptance: f64) -> u64 {
+    ((STEP_IDS / acceptance) as u64).clamp(1, STEP_SERIALS_MAX)
 }
 
 /// What came out of a shared pool, as blocks of a stock.

@@ -1,21 +1,25 @@
 //! What has to be done about pools beside requests: filling them at the start, looking after those
 //! that are shared, and finding what was lost on the way out of them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use storage::{GapReason, Items, PoolContents, StoreError};
+use storage::{GapReason, Items, Span, StoreError, TypeId};
 use tokio::task::JoinSet;
-use tracing::warn;
+use tracing::debug;
 
 use super::issuer::Issuer;
 use super::log::spans;
 use super::pool::Pool;
-use super::supply::{SharedSupply, Supply};
+use super::supply::Supply;
 
 /// A stock that nobody has taken from for so long goes back to the pool that it came from.
 const IDLE_MS: i64 = 1000;
+
+/// Serials by counter.
+type OpenSerials = HashMap<(TypeId, String), Vec<Range<u64>>>;
 
 impl Issuer {
     /// Fills the pools of every type ahead of the first request. Those of random types that are
@@ -72,36 +76,65 @@ impl Issuer {
         }
     }
 
+    /// Has lost serials looked for at the next turn.
+    pub(crate) fn suspect_losses(&self) {
+        self.losses_suspected.store(true, Ordering::Release);
+    }
+
     /// Finds serials that left a shared pool and never arrived: an instance took them and was gone
     /// before the store knew. Whoever is alive tells the store what it holds at every turn of the
     /// log, so what has left the pool now and is still unaccounted for after the lease of any
-    /// instance would have run out is lost.
+    /// instance would have run out is lost. Looked for until it succeeds: nobody else does it.
     pub(crate) async fn find_lost_withdrawals(self: &Arc<Self>) {
+        if !self.losses_suspected.swap(false, Ordering::AcqRel) {
+            return;
+        }
+        let (holder, mut open) = match self.open_in_pools().await {
+            Ok(Some(open)) => open,
+            Ok(None) => return,
+            Err(problem) => {
+                debug!("cannot look for lost serials yet: {problem}");
+                return self.suspect_losses();
+            }
+        };
         for pool in self.pools_at_work() {
-            let Supply::Shared(shared) = &pool.supply else { continue };
-            let missing = match self.missing_from(&pool, shared).await {
-                Ok(Some(missing)) => missing,
-                Ok(None) => continue,
+            let Some(open) = open.remove(&(pool.type_id, pool.period.clone())) else { continue };
+            let missing = match missing_from(&pool, &holder, open).await {
+                Ok(missing) if missing.is_empty() => continue,
+                Ok(missing) => missing,
                 Err(problem) => {
-                    warn!(pool = pool.label, "cannot look for lost serials: {problem}");
-                    continue;
+                    debug!(pool = pool.label, "cannot look for lost serials yet: {problem}");
+                    return self.suspect_losses();
                 }
             };
-            let issuer = Arc::clone(self);
+            let (issuer, holder) = (Arc::clone(self), holder.clone());
             tokio::spawn(async move {
                 tokio::time::sleep(issuer.membership.lease()).await;
-                if let Err(problem) = issuer.close_missing(&pool, missing).await {
-                    warn!("cannot record serials that were lost: {problem}");
+                if let Err(problem) = issuer.close_missing(&pool, &holder, missing).await {
+                    debug!("cannot record serials that were lost yet: {problem}");
+                    issuer.suspect_losses();
                 }
             });
         }
+    }
+
+    /// What the store has on record as being in shared pools, by counter, and under which name.
+    async fn open_in_pools(&self) -> Result<Option<(String, OpenSerials)>, StoreError> {
+        let Some(epoch) = self.store.current_pool_epoch().await? else { return Ok(None) };
+        let holder = storage::pool_holder(epoch);
+        let mut open = OpenSerials::new();
+        for Span { type_id, period, serials } in self.store.open_draws(&holder).await? {
+            open.entry((type_id, period)).or_default().push(serials);
+        }
+        Ok(Some((holder, open)))
     }
 
     /// Records what was missing from a shared pool and has not come back as gaps.
     async fn close_missing(
         &self,
         pool: &Pool,
-        (holder, mut missing): (String, Vec<u64>),
+        holder: &str,
+        mut missing: Vec<u64>,
     ) -> Result<(), StoreError> {
         let Supply::Shared(shared) = &pool.supply else { return Ok(()) };
         if let Some(contents) = shared.contents().await? {
@@ -110,7 +143,7 @@ impl Issuer {
         }
         let spans = spans(pool, &missing);
         let now = self.clock.now();
-        self.store.close_draws(&holder, &spans, GapReason::Crash, now).await.map(drop)
+        self.store.close_draws(holder, &spans, GapReason::Crash, now).await.map(drop)
     }
 
     /// Gives up the shared pool of a period that is over: nobody will ask for its numbers again.
@@ -130,34 +163,24 @@ impl Issuer {
         }
     }
 
-    /// What a shared pool has been given and does not contain, if anything.
-    async fn missing_from(
-        &self,
-        pool: &Pool,
-        shared: &SharedSupply,
-    ) -> Result<Option<(String, Vec<u64>)>, StoreError> {
-        // The draws first: what is drawn after this is not looked at.
-        let Some(epoch) = self.store.current_pool_epoch().await? else { return Ok(None) };
-        let holder = storage::pool_holder(epoch);
-        let mut open = self.store.open_draws(&holder).await?;
-        open.retain(|span| span.type_id == pool.type_id && span.period == pool.period);
-        if open.is_empty() {
-            return Ok(None);
-        }
-        let Some(PoolContents { holder: now, serials }) = shared.contents().await? else {
-            return Ok(None);
-        };
-        if now != holder {
-            return Ok(None);
-        }
-        let inside: HashSet<u64> = serials.into_iter().collect();
-        let open = open.into_iter().flat_map(|span| span.serials);
-        let mut missing: Vec<u64> = open.filter(|serial| !inside.contains(serial)).collect();
-        missing.sort_unstable();
-        Ok((!missing.is_empty()).then_some((holder, missing)))
-    }
-
     fn pools_at_work(&self) -> Vec<Arc<Pool>> {
         self.catalogue.all().iter().filter_map(|live| live.pool()).collect()
     }
+}
+
+/// What a shared pool was given before and does not contain now, in order.
+async fn missing_from(
+    pool: &Pool,
+    holder: &str,
+    open: Vec<Range<u64>>,
+) -> Result<Vec<u64>, StoreError> {
+    let Supply::Shared(shared) = &pool.supply else { return Ok(Vec::new()) };
+    // The epoch may have changed since.
+    let contents = shared.contents().await?.filter(|contents| contents.holder == holder);
+    let Some(contents) = contents else { return Ok(Vec::new()) };
+    let inside: HashSet<u64> = contents.serials.into_iter().collect();
+    let mut missing: Vec<u64> =
+        open.into_iter().flatten().filter(|serial| !inside.contains(serial)).collect();
+    missing.sort_unstable();
+    Ok(missing)
 }
