@@ -187,7 +187,7 @@ impl Engine {
         let stopped = self.stop.subscribe();
         let mut tasks = vec![tokio::spawn(async move { issuer.write_log(stopped).await })];
         let mut every = |interval, duty| {
-            tasks.push(tokio::spawn(duties::run(duty, interval, self.stop.subscribe())))
+            tasks.push(tokio::spawn(duties::run(duty, interval, self.stop.subscribe())));
         };
         every(PURGE_EVERY, Duty::PurgeAnswers(Arc::clone(&self.answers)));
         every(

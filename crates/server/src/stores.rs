@@ -28,14 +28,17 @@ pub(crate) async fn open(config: &Config) -> anyhow::Result<Stores> {
     };
     let store = PostgresStore::open(settings).await?;
     let serials = match &config.redis.url {
-        Some(url) => Some(connect(&config.redis, url.expose(), &store)?),
+        Some(url) => Some(connect(&config.redis, url.expose(), &store).await?),
         None => None,
     };
     let shared_pools = SharedPoolSet { ids: Some(Arc::clone(&store) as _), serials };
     Ok(Stores { store, shared_pools })
 }
 
-fn connect(
+/// Longest wait for Redis at the start.
+const REDIS_WAIT: Duration = Duration::from_millis(500);
+
+async fn connect(
     config: &RedisConfig,
     url: &str,
     store: &Arc<PostgresStore>,
@@ -55,7 +58,15 @@ fn connect(
         u128::from_le_bytes(bytes)
     });
     let store = Arc::clone(store) as _;
-    Ok(RedisPools::connect(settings, store, clock, tokens).context("redis.url")?)
+    let pools = RedisPools::connect(settings, store, clock, tokens).context("redis.url")?;
+    // Where Redis is there, sequences go on where its pools are. Where it is not, PostgreSQL serves.
+    let connected = async {
+        while pools.is_open() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let _ = tokio::time::timeout(REDIS_WAIT, connected).await;
+    Ok(pools)
 }
 
 fn postgres_settings(config: &Config) -> Option<PostgresSettings> {
@@ -84,13 +95,11 @@ fn postgres_settings(config: &Config) -> Option<PostgresSettings> {
 
 /// Where the data is, for messages. A password is not shown.
 pub(crate) fn place(config: &Config) -> String {
-    match &config.postgres.url {
-        None => config.store.directory.display().to_string(),
-        Some(_) => {
-            let shards = 1 + config.postgres.shards.len();
-            let databases = if shards == 1 { "database" } else { "databases" };
-            let redis = if config.redis.url.is_some() { ", with Redis" } else { "" };
-            format!("PostgreSQL, {shards} {databases}{redis}")
-        }
+    if config.postgres.url.is_none() {
+        return config.store.directory.display().to_string();
     }
+    let shards = 1 + config.postgres.shards.len();
+    let databases = if shards == 1 { "database" } else { "databases" };
+    let redis = if config.redis.url.is_some() { ", with Redis" } else { "" };
+    format!("PostgreSQL, {shards} {databases}{redis}")
 }

@@ -13,9 +13,9 @@ fn served() -> (Home, Server, String) {
     (home, server, token)
 }
 
-/// A user somewhere else, who knows the address and a key.
+/// A user somewhere else, who knows the address and a key, but no database.
 fn user(server: &Server, token: &str) -> Home {
-    Home::new().with("MINTAGE_SERVER", &server.url).with("MINTAGE_KEY", token)
+    Home::embedded().with("MINTAGE_SERVER", &server.url).with("MINTAGE_KEY", token)
 }
 
 fn json(text: &str) -> Value {
@@ -102,7 +102,7 @@ fn keys_on_a_server_and_without_one() {
     let shop = user.ok(&create);
     let shop = shop.trim();
     let short = shop.split('_').nth(1).unwrap();
-    let of_shop = Home::new().with("MINTAGE_SERVER", &server.url).with("MINTAGE_KEY", shop);
+    let of_shop = self::user(&server, shop);
     assert_eq!(of_shop.ok(&["issue", "bottle"]).lines().count(), 1);
     let message = of_shop.fails(&["keys", "list"]);
     assert!(message.contains("(403)") && message.contains("admin"), "{message}");
@@ -154,7 +154,7 @@ fn what_goes_wrong_is_one_sentence() {
         let message = user(&server, key).fails(&["issue", "bottle"]);
         assert_eq!(message, "mintage: the server refused (401): the API key is not valid.\n");
     }
-    let keyless = Home::new();
+    let keyless = Home::embedded();
     let message = keyless.fails(&["issue", "bottle", "--server", &server.url]);
     assert!(message.contains("(401): Send an API key"), "{message}");
     let with_flags = ["issue", "bottle", "--server", &format!("{}/", server.url), "--key", &token];

@@ -264,6 +264,9 @@ impl Database {
 fn session_settings(limits: Limits) -> String {
     let statement_ms = limits.step.as_millis();
     let lock_ms = statement_ms * 3 / 4;
+    // A process that stands still in the middle of filling a pool holds up all others. Between two
+    // statements nobody does more than render a few IDs.
+    let idle_ms = statement_ms.max(1000);
     format!(
         "SELECT set_config('synchronous_commit',
                     CASE current_setting('synchronous_commit')
@@ -271,13 +274,12 @@ fn session_settings(limits: Limits) -> String {
                 set_config('default_transaction_isolation', 'read committed', false),
                 set_config('statement_timeout', '{statement_ms}', false),
                 set_config('lock_timeout', '{lock_ms}', false),
-                set_config('idle_in_transaction_session_timeout', '{work_ms}', false),
+                set_config('idle_in_transaction_session_timeout', '{idle_ms}', false),
                 set_config('client_min_messages', 'warning', false),
                 set_config('jit', 'off', false),
                 set_config('enable_seqscan', 'off', false),
                 set_config('enable_bitmapscan', 'off', false),
                 set_config('enable_sort', 'off', false),
                 set_config('plan_cache_mode', 'force_generic_plan', false)",
-        work_ms = limits.work.as_millis(),
     )
 }

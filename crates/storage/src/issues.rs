@@ -45,7 +45,8 @@ pub struct IssueRecord {
 pub enum GapReason {
     /// The process that had drawn it ended without a word. It may have been handed out just before.
     Crash,
-    /// It was in a pool that was given up, and never handed out.
+    /// It was in a pool that was given up. Where the pool was shared, an instance that was gone
+    /// before it could say so may have handed it out.
     PoolDiscarded,
 }
 

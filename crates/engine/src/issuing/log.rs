@@ -119,13 +119,12 @@ impl LogWriter {
 
     async fn to_counter(&self, pool: &Pool, span: &Span) -> storage::Result<()> {
         match self.store.give_back(span, &self.instance, self.clock.now()).await {
-            Ok(GivenBack::ToCounter) => Ok(()),
+            // Not found: somebody took this instance for gone and has recorded them as lost.
+            Ok(GivenBack::ToCounter) | Err(StoreError::NotFound(_)) => Ok(()),
             Ok(GivenBack::Gap) => {
                 debug!(pool = pool.label, "serials {:?} of {} are a gap", span.serials, pool.label);
                 Ok(())
             }
-            // Somebody took this instance for gone and has recorded them as lost.
-            Err(StoreError::NotFound(_)) => Ok(()),
             Err(problem) => Err(problem),
         }
     }

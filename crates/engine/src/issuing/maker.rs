@@ -60,9 +60,10 @@ impl PoolMaker {
             }
             None => Supply::Counter,
         };
-        let sizing = match self.shared.in_company() {
-            true => Sizing::in_company(),
-            false => Sizing::ahead(self.sizes, self.watermark),
+        let sizing = if self.shared.in_company() {
+            Sizing::in_company()
+        } else {
+            Sizing::ahead(self.sizes, self.watermark)
         };
         Pool::new(PoolParts {
             type_id: stored.id,

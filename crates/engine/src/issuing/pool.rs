@@ -51,10 +51,6 @@ pub(crate) struct Pool {
 }
 
 #[derive(Debug)]
-#[expect(
-    clippy::struct_excessive_bools,
-    reason = "each is a fact of its own; all combinations occur"
-)]
 struct State {
     stock: Stock,
     waiters: VecDeque<Waiter>,

@@ -241,10 +241,11 @@ impl Refiller {
         let Ok(_permit) = self.permits.acquire().await else { return };
         loop {
             match shared.top_up(pool, &*self.clock, true).await {
-                Ok(ToppedUp::Exhausted) => return,
+                Ok(ToppedUp::Exhausted) | Err(StoreError::Stale | StoreError::NotFound(_)) => {
+                    return;
+                }
                 Ok(_) if shared.has_minimum(self.settings.sizes.0) => return,
                 Ok(_) => {}
-                Err(StoreError::Stale | StoreError::NotFound(_)) => return,
                 Err(problem) => {
                     self.report(pool, &problem);
                     tokio::time::sleep(RETRY).await;

@@ -154,7 +154,9 @@ impl Block {
     /// IDs from a shared pool that have no serial.
     pub(crate) fn foreign(found: &[String]) -> Self {
         let mut ids = IdList::default();
-        found.iter().for_each(|id| ids.push(id));
+        for id in found {
+            ids.push(id);
+        }
         Self { unaccounted: 0..0, ids: BlockIds::Foreign(ids), taken: 0, origin: Origin::Table }
     }
 

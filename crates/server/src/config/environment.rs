@@ -1,5 +1,6 @@
 //! Environment variables as a layer of configuration.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use super::error::Findings;
@@ -55,7 +56,8 @@ fn percent_encoded(text: &str) -> String {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
             encoded.push(char::from(byte));
         } else {
-            encoded.push_str(&format!("%{byte:02X}"));
+            // Writing to a string cannot fail.
+            let _ = write!(encoded, "%{byte:02X}");
         }
     }
     encoded

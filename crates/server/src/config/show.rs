@@ -24,7 +24,9 @@ impl Effective {
         for (list, fields) in SECRETS_IN_LISTS {
             if let Some(Node { value: Value::List(entries), .. }) = tree.at_mut(list) {
                 for entry in entries {
-                    fields.iter().for_each(|field| mask(entry.at_mut(field)));
+                    for field in fields {
+                        mask(entry.at_mut(field));
+                    }
                 }
             }
         }

@@ -15,7 +15,7 @@ use crate::support::{Client, Home, Reply, Server};
 const IGNORE_THE_SIGNAL: &str = "trap '' XFSZ";
 
 fn home() -> Home {
-    Home::new()
+    Home::embedded()
         .with_prelude(IGNORE_THE_SIGNAL)
         // Small pools, so that the next draw is never far.
         .with("MINTAGE__ISSUING__POOL_SIZE_MIN", "8")

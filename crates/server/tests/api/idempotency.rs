@@ -1,9 +1,11 @@
 //! `Idempotency-Key`: the same request gets the same answer.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::json;
 use ureq::http::Method;
 
-use crate::support::{Client, Home, Reply};
+use crate::support::{Client, Deployment, Home, Reply, wait_until};
 
 fn order(client: &Client, key: &str, body: &str) -> Reply {
     let headers = [("idempotency-key", key)];
@@ -67,6 +69,50 @@ fn parallel_requests_with_one_key_do_the_work_once() {
             reply.problem(409, "request_in_flight");
         }
         assert_eq!(order(server.client(), &key, body).text, done[0].text);
+    }
+}
+
+/// Whether the work was done, nobody knows; the client has to be able to order again.
+#[test]
+fn the_key_of_a_request_that_a_crash_cut_off_is_free_again() {
+    let home = Home::new();
+    let mut server = home.start();
+    let body = r#"{"type":"farmer","count":10000}"#;
+    let answered = AtomicUsize::new(0);
+    let cut_off: Vec<String> = std::thread::scope(|scope| {
+        let clients: Vec<_> = (0..4)
+            .map(|number| {
+                let (client, answered) = (server.new_client(), &answered);
+                scope.spawn(move || {
+                    for round in 0.. {
+                        let key = format!("{number}-{round}");
+                        let headers = [("idempotency-key", key.as_str())];
+                        let body = Some(body.as_bytes());
+                        let reply = client.try_call(Method::POST, "/api/v1/ids", &headers, body);
+                        let Ok(reply) = reply else { return key };
+                        assert_eq!(reply.status, 200, "{reply:?}");
+                        answered.fetch_add(1, Ordering::Relaxed);
+                    }
+                    unreachable!("the server is killed")
+                })
+            })
+            .collect();
+        wait_until("some are answered", || answered.load(Ordering::Relaxed) > 4);
+        server.kill_now();
+        clients.into_iter().map(|client| client.join().unwrap()).collect()
+    });
+    drop(server);
+    server = home.start();
+    for key in cut_off {
+        // Among several instances it takes until the lease of the killed one has run out.
+        wait_until("the key is free", || {
+            let reply = order(server.client(), &key, body);
+            if reply.status != 200 {
+                reply.problem(409, "request_in_flight");
+                assert_ne!(Deployment::of_this_run(), Deployment::Embedded);
+            }
+            reply.status == 200
+        });
     }
 }
 

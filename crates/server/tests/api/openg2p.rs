@@ -207,7 +207,7 @@ fn wrong_methods_and_paths_answer_as_the_original_does() {
 #[test]
 fn health_version_and_configuration() {
     let home = Home::new().with_config(CONFIG).with("ID_GENERATOR__SEQUENCE_LIMIT", "4");
-    let server = home.start();
+    let server = home.start().ready();
     let client = server.client();
     let health = get(client, "health");
     assert_eq!(envelope(&health, 200), r#""response":{"status":"UP"},"errors":[]"#);

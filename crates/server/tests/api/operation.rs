@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use serde_json::{Value, json};
 
-use crate::support::Home;
+use crate::support::{Deployment, Home};
 
 #[test]
 fn pools_tell_how_long_they_last() {
@@ -23,13 +23,18 @@ fn pools_tell_how_long_they_last() {
         let number =
             |field: &str| pool[field].as_f64().unwrap_or_else(|| panic!("{field}: {pool}"));
         assert_eq!(pool["tenant"], "default");
-        assert!(number("size") >= 256.0 && number("watermark") < number("size"), "{pool}");
+        let yearly = pool["type"] == "invoice";
+        // PostgreSQL alone gives sequences out straight from the counter, nothing ahead of demand.
+        if yearly && Deployment::of_this_run() == Deployment::Postgres {
+            assert_eq!((&pool["size"], &pool["level"]), (&json!(0), &json!(0)), "{pool}");
+        } else {
+            assert!(number("size") >= 256.0 && number("watermark") < number("size"), "{pool}");
+        }
         assert!(number("valid_left") >= number("level"), "{pool}");
         assert!((0.0..1.0).contains(&number("used_ratio")) && number("used_ratio") > 0.0, "{pool}");
         assert!(number("burn_rate") >= 0.0, "{pool}");
         assert!(pool["days_left"].is_null() || number("days_left") > 0.0, "{pool}");
         assert_eq!((pool["exhausted"].as_bool(), pool["exact"].is_boolean()), (Some(false), true));
-        let yearly = pool["type"] == "invoice";
         assert_eq!(
             pool["period"].as_str().is_some_and(|period| period.len() == 4),
             yearly,
@@ -48,6 +53,9 @@ fn pools_tell_how_long_they_last() {
 fn alive_and_ready() {
     let home = Home::new();
     let server = home.start();
+    // It lives before its pools are filled.
+    assert_eq!(server.client().get("/livez").status, 200);
+    let server = server.ready();
     for path in ["/livez", "/readyz"] {
         let reply = server.client().get(path);
         assert_eq!((reply.status, reply.body), (200, json!({"status": "ok"})), "{path}");

@@ -13,7 +13,7 @@ use crate::support::{Home, wait_until};
 
 #[test]
 fn a_second_process_on_the_same_directory_is_refused() {
-    let home = Home::new();
+    let home = Home::embedded();
     let server = home.start();
     let (code, message) = home.start_refused();
     assert_eq!(code, Some(1), "{message}");
@@ -166,7 +166,7 @@ fn a_client_that_dawdles_over_its_headers_is_cut_off() {
 
 #[test]
 fn a_missing_or_wrong_master_key_is_refused() {
-    let home = Home::new();
+    let home = Home::embedded();
     let server = home.start();
     let id = server.client().issue("bottle", 1).remove(0);
     server.stop();
@@ -199,7 +199,7 @@ fn a_missing_or_wrong_master_key_is_refused() {
 
 #[test]
 fn a_directory_that_cannot_be_used_is_told() {
-    let home = Home::new();
+    let home = Home::embedded();
     fs::write(home.data(), "in the way").unwrap();
     let (code, message) = home.start_refused();
     assert_eq!(code, Some(1), "{message}");

@@ -24,7 +24,7 @@ pub(crate) struct Reply {
 }
 
 impl Client {
-    pub(super) fn new(url: &str) -> Self {
+    pub(crate) fn new(url: &str) -> Self {
         let agent = Agent::config_builder()
             .http_status_as_error(false)
             .max_redirects(0)

@@ -4,6 +4,8 @@
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
 mod client;
+mod deployment;
+mod ledger;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write as _};
@@ -16,15 +18,20 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
+use test_services::{Database, Servers};
 
 pub(crate) use client::{Client, Reply};
+pub(crate) use deployment::Deployment;
+pub(crate) use ledger::{Ledger, assert_new};
 
 /// Generous, because machines are slow; nothing waits this long where all is well.
 const DEADLINE: Duration = Duration::from_secs(120);
 
-/// A directory with data and settings, on which one server after the other can be started.
+/// Data and settings, on which one server after the other can be started, and several at once
+/// where the data is in PostgreSQL.
 pub(crate) struct Home {
     directory: TempDir,
+    database: Option<Database>,
     variables: Vec<(String, String)>,
     config: Option<PathBuf>,
     /// Shell commands that come before the server in its process.
@@ -32,21 +39,53 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// The default configuration, but on any free port and with patience.
+    /// The default configuration, but on any free port and with patience, on the deployment that
+    /// this run is about.
     pub(crate) fn new() -> Self {
+        match Deployment::of_this_run() {
+            Deployment::Embedded => Self::embedded(),
+            cluster => Self::on(cluster, Servers::shared()),
+        }
+    }
+
+    /// The same on the embedded store, for tests of what only it has: files, a disk, a lock.
+    pub(crate) fn embedded() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let data = directory.path().join("data");
-        let home = Self { directory, variables: Vec::new(), config: None, prelude: None };
+        let (variables, config, prelude) = (Vec::new(), None, None);
+        let home = Self { directory, database: None, variables, config, prelude };
         home.with("MINTAGE__STORE__DIRECTORY", data.to_str().unwrap())
             .with("MINTAGE__SERVER__LISTEN", "127.0.0.1:0")
             .with("MINTAGE__SERVER__REQUEST_TIMEOUT_SECONDS", "120")
             .with("MINTAGE__ISSUING__WAIT_MILLISECONDS_MAX", "60000")
     }
 
+    /// The same on a new database of these servers. Instances are soon taken for gone, so that
+    /// nobody has to wait long for it.
+    pub(crate) fn on(deployment: Deployment, servers: &Servers) -> Self {
+        let database = servers.database();
+        ledger::DEBUG.with(|d| d.set(Some(database.url())));
+        let home = Self::embedded()
+            .with("MINTAGE__POSTGRES__URL", &database.url())
+            .with("MINTAGE__SECURITY__MASTER_KEY", &"0f".repeat(32))
+            .with("MINTAGE__CLUSTER__LEASE_SECONDS", "1");
+        let home = Self { database: Some(database), ..home };
+        match deployment {
+            Deployment::PostgresAndRedis => home.with("MINTAGE__REDIS__URL", &servers.redis),
+            Deployment::Postgres | Deployment::Embedded => home,
+        }
+    }
+
     /// A setting, as an environment variable. The last one of a name counts.
     pub(crate) fn with(mut self, name: &str, value: &str) -> Self {
         self.variables.retain(|(existing, _)| existing != name);
         self.variables.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Takes a setting back.
+    pub(crate) fn without(mut self, name: &str) -> Self {
+        self.variables.retain(|(existing, _)| existing != name);
         self
     }
 
@@ -64,9 +103,29 @@ impl Home {
         self
     }
 
-    /// Where the server keeps its data.
+    /// The database, where the data is in one.
+    pub(crate) fn database(&self) -> Option<&Database> {
+        self.database.as_ref()
+    }
+
+    /// Where the server keeps its data, if it does not keep it in a database.
     pub(crate) fn data(&self) -> PathBuf {
         self.directory.path().join("data")
+    }
+
+    /// Everything that is stored, as it is stored.
+    pub(crate) fn stored(&self) -> Vec<u8> {
+        match &self.database {
+            None => {
+                let files = fs::read_dir(self.data()).unwrap();
+                files.flat_map(|file| fs::read(file.unwrap().path()).unwrap()).collect()
+            }
+            Some(database) => {
+                let dump = Command::new("pg_dump").arg(database.url()).output().unwrap();
+                assert!(dump.status.success(), "{}", text(&dump.stderr));
+                dump.stdout
+            }
+        }
     }
 
     /// A file beside the data.
@@ -190,6 +249,12 @@ impl Server {
         self.new_client().with_token(token)
     }
 
+    /// Waits until the server is ready. Pools that instances share are filled first.
+    pub(crate) fn ready(self) -> Self {
+        wait_until("the server is ready", || self.client.get("/readyz").status == 200);
+        self
+    }
+
     /// The process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
@@ -200,11 +265,30 @@ impl Server {
         text(&self.stderr.lock().unwrap())
     }
 
+    /// Sends a signal to the server.
+    pub(crate) fn signal(&self, name: &str) {
+        // The shell's own `kill`: a machine may have no other.
+        let script = ["-c", "kill -s \"$2\" \"$1\"", "sh", &self.pid().to_string(), name];
+        assert!(Command::new("sh").args(script).status().unwrap().success());
+    }
+
     /// Asks the server to stop and does not wait for it.
     pub(crate) fn terminate(&self) {
-        // The shell's own `kill`: a machine may have no other.
-        let script = ["-c", "kill -TERM \"$1\"", "sh", &self.pid().to_string()];
-        assert!(Command::new("sh").args(script).status().unwrap().success());
+        self.signal("TERM");
+    }
+
+    /// Stops the server in its tracks, until it is resumed.
+    pub(crate) fn pause(&self) {
+        self.signal("STOP");
+        let stat = format!("/proc/{}/stat", self.pid());
+        wait_until("the server stands still", || {
+            fs::read_to_string(&stat).unwrap().contains(") T ")
+        });
+    }
+
+    /// Lets a server that was paused go on.
+    pub(crate) fn resume(&self) {
+        self.signal("CONT");
     }
 
     /// Waits for the end of the process.
@@ -230,8 +314,7 @@ impl Server {
 
     /// `kill -9`, while others still talk to it.
     pub(crate) fn kill_now(&self) {
-        let script = ["-c", "kill -KILL \"$1\"", "sh", &self.pid().to_string()];
-        assert!(Command::new("sh").args(script).status().unwrap().success());
+        self.signal("KILL");
     }
 
     /// Sends bytes as they are and returns all that comes back until the server closes.
@@ -278,7 +361,7 @@ pub(crate) fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
     while !condition() {
         assert!(start.elapsed() < DEADLINE, "waited in vain until {what}");
-        thread::yield_now();
+        thread::sleep(Duration::from_millis(5));
     }
 }
 

@@ -16,9 +16,9 @@ const REDIS: &str = "MINTAGE__REDIS__URL";
 pub(super) enum StoreKind {
     /// The embedded store
     Embedded,
-    /// PostgreSQL, as MINTAGE__POSTGRES__URL names it
+    /// PostgreSQL, as `MINTAGE__POSTGRES__URL` names it
     Postgres,
-    /// PostgreSQL with Redis, as MINTAGE__REDIS__URL names it
+    /// PostgreSQL with Redis, as `MINTAGE__REDIS__URL` names it
     #[value(name = "postgres+redis")]
     PostgresRedis,
 }
