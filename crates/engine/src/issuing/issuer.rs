@@ -78,7 +78,8 @@ impl Issuer {
         metrics: Arc<EngineMetrics>,
         settings: IssuingSettings,
     ) -> Self {
-        let losses_suspected = Arc::new(AtomicBool::new(false));
+        // Whoever was here before may have ended while it was still looking.
+        let losses_suspected = Arc::new(AtomicBool::new(true));
         let refiller = Refiller::new(
             Arc::clone(&store),
             Arc::clone(&clock),

@@ -14,7 +14,6 @@ const ON_THEIR_WAY: Duration = Duration::from_secs(3);
 /// IDs to ask a pool for at a time.
 const PORTION: u64 = 500;
 
-thread_local! { pub(crate) static DEBUG: std::cell::Cell<Option<String>> = const { std::cell::Cell::new(None) }; }
 /// What became of the serials of a counter.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger {
@@ -67,35 +66,6 @@ impl Ledger {
         let mut ledger = Self::read(client, id_type, first, last);
         while !ledger.open.is_empty() {
             let open = &ledger.open[..ledger.open.len().min(10)];
-            if start.elapsed() > std::time::Duration::from_secs(12) {
-                DEBUG.with(|d| {
-                    if let Some(url) = d.take() {
-                        let o = std::process::Command::new("psql")
-                            .args([
-                                &url,
-                                "-X",
-                                "-c",
-                                "select * from draws",
-                                "-c",
-                                "select * from instances",
-                                "-c",
-                                "select * from pool_epochs",
-                                "-c",
-                                "select * from counters",
-                                "-c",
-                                "select * from gaps order by 1,2,3",
-                            ])
-                            .output()
-                            .unwrap();
-                        println!(
-                            "OPEN {:?}\n{}{}",
-                            ledger.open,
-                            String::from_utf8_lossy(&o.stdout),
-                            String::from_utf8_lossy(&o.stderr)
-                        );
-                    }
-                });
-            }
             assert!(start.elapsed() < DEADLINE / 4, "{id_type} {open:?}… are not explained");
             if start.elapsed() > ON_THEIR_WAY {
                 asked_for.extend(client.issue(id_type, PORTION));

@@ -64,7 +64,6 @@ impl Home {
     /// nobody has to wait long for it.
     pub(crate) fn on(deployment: Deployment, servers: &Servers) -> Self {
         let database = servers.database();
-        ledger::DEBUG.with(|d| d.set(Some(database.url())));
         let home = Self::embedded()
             .with("MINTAGE__POSTGRES__URL", &database.url())
             .with("MINTAGE__SECURITY__MASTER_KEY", &"0f".repeat(32))
