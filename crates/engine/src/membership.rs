@@ -99,12 +99,7 @@ impl Membership {
         for gone in &losses.gone {
             info!(instance = gone, "instance {gone} is gone");
         }
-        let serials: u64 =
-            losses.gaps.iter().map(|gap| gap.span.serials.end - gap.span.serials.start).sum();
-        if serials > 0 {
-            let gaps = losses.gaps.len();
-            warn!(gaps, serials, "recorded {serials} serials that were lost as {gaps} gaps");
-        }
+        tell_of(&losses.gaps);
         Ok(losses)
     }
 
@@ -135,5 +130,14 @@ impl Membership {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, NodeLease> {
         self.node.lock().expect("no code panics while it holds the lease")
+    }
+}
+
+/// Says that serials were found to be lost.
+pub(crate) fn tell_of(gaps: &[Gap]) {
+    let serials: u64 = gaps.iter().map(|gap| gap.span.serials.end - gap.span.serials.start).sum();
+    if serials > 0 {
+        let gaps = gaps.len();
+        warn!(gaps, serials, "recorded {serials} serials that were lost as {gaps} gaps");
     }
 }

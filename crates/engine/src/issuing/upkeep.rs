@@ -14,6 +14,7 @@ use super::issuer::Issuer;
 use super::log::spans;
 use super::pool::Pool;
 use super::supply::Supply;
+use crate::membership::tell_of;
 
 /// A stock that nobody has taken from for so long goes back to the pool that it came from.
 const IDLE_MS: i64 = 1000;
@@ -83,8 +84,9 @@ impl Issuer {
 
     /// Finds serials that left a shared pool and never arrived: an instance took them and was gone
     /// before the store knew. Whoever is alive tells the store what it holds at every turn of the
-    /// log, so what has left the pool now and is still unaccounted for after the lease of any
-    /// instance would have run out is lost. Looked for until it succeeds: nobody else does it.
+    /// log, so what has left the pool now and is still unaccounted for after such a turn, and after
+    /// the lease of any instance would have run out, is lost. Looked for until it succeeds: nobody
+    /// else does it.
     pub(crate) async fn find_lost_withdrawals(self: &Arc<Self>) {
         if !self.losses_suspected.swap(false, Ordering::AcqRel) {
             return;
@@ -109,7 +111,8 @@ impl Issuer {
             };
             let (issuer, holder) = (Arc::clone(self), holder.clone());
             tokio::spawn(async move {
-                tokio::time::sleep(issuer.membership.lease()).await;
+                let turn = 2 * issuer.settings.log_flush;
+                tokio::time::sleep(issuer.membership.lease().max(turn)).await;
                 if let Err(problem) = issuer.close_missing(&pool, &holder, missing).await {
                     debug!("cannot record serials that were lost yet: {problem}");
                     issuer.suspect_losses();
@@ -143,7 +146,8 @@ impl Issuer {
         }
         let spans = spans(pool, &missing);
         let now = self.clock.now();
-        self.store.close_draws(holder, &spans, GapReason::Crash, now).await.map(drop)
+        tell_of(&self.store.close_draws(holder, &spans, GapReason::Crash, now).await?);
+        Ok(())
     }
 
     /// Gives up the shared pool of a period that is over: nobody will ask for its numbers again.

@@ -94,7 +94,7 @@ fn wrong_questions_are_told_what_is_wrong() {
 /// What a killed server had in its pools and what it had not yet logged is a gap, not a mystery.
 #[test]
 fn what_a_crash_took_is_a_gap() {
-    let home = Home::new().with("MINTAGE__ISSUING__LOG_FLUSH_MILLISECONDS", "60000");
+    let home = Home::new().with("MINTAGE__ISSUING__LOG_FLUSH_MILLISECONDS", "3000");
     let mut server = home.start();
     let id = server.client().issue("invoice", 1).remove(0);
     server.kill();

@@ -11,7 +11,7 @@ on_every_cluster!(
 
 fn what_a_killed_instance_held_becomes_gaps_and_all_else_is_accounted_for(deployment: Deployment) {
     // What is not written yet when an instance is killed is lost to the log.
-    let home = home(deployment).with("MINTAGE__ISSUING__LOG_FLUSH_MILLISECONDS", "60000");
+    let home = home(deployment).with("MINTAGE__ISSUING__LOG_FLUSH_MILLISECONDS", "2000");
     let mut servers = start_together(&home, 3);
     let places = Place::at(&servers);
     let (records, ()) = during(&places, &["order", "card", "event"], |answers| {

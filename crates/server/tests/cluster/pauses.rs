@@ -24,7 +24,7 @@ fn take_events(client: &Client, seen: &mut HashSet<String>) -> Option<u64> {
 fn an_instance_that_slept_past_its_lease_repeats_nothing_and_corrects_the_log(
     deployment: Deployment,
 ) {
-    let home = home(deployment).with("MINTAGE__ISSUING__LOG_FLUSH_MILLISECONDS", "60000");
+    let home = home(deployment).with("MINTAGE__ISSUING__LOG_FLUSH_MILLISECONDS", "2000");
     let servers = start_together(&home, 3);
     let mut events = HashSet::new();
     let its_node = take_events(servers[0].client(), &mut events).unwrap();

@@ -9,7 +9,7 @@ use super::{Client, DEADLINE};
 
 /// How long serials may be on their way, from a killed instance to a gap, before it is assumed that
 /// they wait in a pool.
-const ON_THEIR_WAY: Duration = Duration::from_secs(3);
+const ON_THEIR_WAY: Duration = Duration::from_secs(5);
 
 /// IDs to ask a pool for at a time.
 const PORTION: u64 = 500;
