@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use storage::{GapReason, Losses, Store, StoreError};
+use storage::{Gap, GapReason, Losses, Store, StoreError};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
