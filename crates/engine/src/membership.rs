@@ -119,7 +119,7 @@ impl Membership {
         let lost = self.store.open_draws(&self.instance).await?;
         if !lost.is_empty() {
             let (reason, now) = (GapReason::Crash, self.clock.now());
-            self.store.close_draws(&self.instance, &lost, reason, now).await?;
+            tell_of(&self.store.close_draws(&self.instance, &lost, reason, now).await?);
         }
         Ok(())
     }

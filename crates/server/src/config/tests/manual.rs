@@ -30,10 +30,11 @@ fn every_setting_has_a_comment_above_it_or_beside_it() {
 #[test]
 fn the_limits_in_the_comments_are_the_ones_that_are_checked() {
     for (path, min, max) in validate::LIMITS {
-        let key = path.rsplit('.').next().unwrap();
+        let (section, key) = path.split_once('.').unwrap();
+        let section = DEFAULTS.find(&format!("\n{section}:")).unwrap();
         // The second of a pair refers to the first.
         let documented = if key == "pool_size_max" { "pool_size_min" } else { key };
-        let end = DEFAULTS.find(&format!("\n  {documented}:")).unwrap();
+        let end = section + DEFAULTS[section..].find(&format!("\n  {documented}:")).unwrap();
         let start = DEFAULTS[..end].rfind("\n\n").unwrap_or(0);
         let comment = DEFAULTS[start..end].replace("\n  #", "");
         let limits = format!("{min} to {max}");
