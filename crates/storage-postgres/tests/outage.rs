@@ -25,6 +25,9 @@ fn order(type_id: TypeId) -> Draw<'static> {
     Draw { type_id, period: "", count: 3, bounds, holder: "me", revision: 0, now }
 }
 
+/// Tasks that draw while the server is killed.
+const TASKS: usize = 4;
+
 /// Tries until it works, and returns how long that took.
 async fn recover(store: &PostgresStore, id: TypeId) -> Duration {
     let began = Instant::now();
@@ -44,17 +47,26 @@ async fn draws_go_on_after_the_server_was_killed() {
     let databases = Databases::create(1).await;
     let store = PostgresStore::open(databases.settings()).await.unwrap();
     let id = new_type(&store).await;
-    let tasks: Vec<_> = (0..4)
+    let (tell, told) = std::sync::mpsc::channel();
+    let tasks: Vec<_> = (0..TASKS)
         .map(|_| {
-            let store = Arc::clone(&store);
+            let (store, tell) = (Arc::clone(&store), tell.clone());
             tokio::spawn(async move {
                 let (mut drawn, mut failed) = (Vec::new(), 0);
                 while failed == 0 || drawn.len() < 200 {
                     match store.draw(order(id)).await {
-                        Ok(range) => drawn.push(range),
+                        Ok(range) => {
+                            drawn.push(range);
+                            if drawn.len() == 20 {
+                                tell.send("draws").unwrap();
+                            }
+                        }
                         Err(error) => {
                             assert!(error.is_unavailable(), "{error}");
                             failed += 1;
+                            if failed == 1 {
+                                tell.send("fails").unwrap();
+                            }
                             tokio::time::sleep(Duration::from_millis(20)).await;
                         }
                     }
@@ -63,10 +75,16 @@ async fn draws_go_on_after_the_server_was_killed() {
             })
         })
         .collect();
-    tokio::task::spawn_blocking(|| {
-        std::thread::sleep(Duration::from_millis(300));
+    // Each of them draws before the server is killed, and fails before it is back.
+    tokio::task::spawn_blocking(move || {
+        let wait_for_all = |what| {
+            for _ in 0..TASKS {
+                assert_eq!(told.recv_timeout(Duration::from_secs(20)), Ok(what));
+            }
+        };
+        wait_for_all("draws");
         Servers::shared().tell("kill", "postgres");
-        std::thread::sleep(Duration::from_secs(1));
+        wait_for_all("fails");
         Servers::shared().tell("restart", "postgres");
     })
     .await

@@ -177,9 +177,7 @@ impl Refiller {
                     }
                 }
                 Err(StoreError::Unavailable(_)) if shared.may_draw => {
-                    self.metrics.fallback_draws.inc();
-                    self.losses_suspected.store(true, Ordering::Release);
-                    return self.draw_into(pool, count).await;
+                    return self.fall_back(pool, count).await;
                 }
                 Err(problem) => return Err(problem),
             }
@@ -191,13 +189,18 @@ impl Refiller {
                 Ok(ToppedUp::Exhausted) => exhausted = true,
                 Ok(_) => {}
                 Err(StoreError::Unavailable(_)) if shared.may_draw => {
-                    self.metrics.fallback_draws.inc();
-                    self.losses_suspected.store(true, Ordering::Release);
-                    return self.draw_into(pool, count).await;
+                    return self.fall_back(pool, count).await;
                 }
                 Err(problem) => return Err(problem),
             }
         }
+    }
+
+    /// Draws from the counter, because the shared pool cannot be reached.
+    async fn fall_back(&self, pool: &Arc<Pool>, count: usize) -> Result<bool, StoreError> {
+        self.metrics.fallback_draws.inc();
+        self.losses_suspected.store(true, Ordering::Release);
+        self.draw_into(pool, count).await
     }
 
     /// Tops a shared pool up in the background. The caller has claimed the top-up.
@@ -220,7 +223,7 @@ impl Refiller {
         shared: &SharedSupply,
     ) -> Result<(), StoreError> {
         let _permit = self.permits.acquire().await.map_err(|_| shutting_down())?;
-        shared.adapt_size(self.clock.now_ms(), self.settings.sizes);
+        shared.adapt_size(self.clock.now_ms(), self.settings);
         loop {
             match shared.top_up(pool, &*self.clock, false).await? {
                 ToppedUp::Added { drawn, items, .. } => {

@@ -8,6 +8,8 @@ use storage::{Items, PoolKey, Render, SharedPools, StoreError, TopUp, ToppedUp, 
 use tokio::sync::OnceCell;
 
 use super::pool::{Pool, Renderer};
+use super::refill::RefillSettings;
+use super::sizing::Sizing;
 use super::stock::Block;
 use crate::surroundings::Clock;
 
@@ -16,10 +18,6 @@ const STEP_SERIALS_MAX: u64 = 1 << 16;
 
 /// About so many IDs are added in one step: others can have them only when it is done.
 const STEP_IDS: f64 = 8192.0;
-
-/// A shared pool that lasted less than this is too small, one that lasted a minute too large.
-const GROW_BELOW_MS: i64 = 1000;
-const SHRINK_ABOVE_MS: i64 = 60_000;
 
 /// Where the IDs of a pool come from.
 pub(crate) enum Supply {
@@ -128,15 +126,14 @@ impl SharedSupply {
         Ok(topped_up)
     }
 
-    /// Chooses the size of the pool for the top-up that begins.
-    pub(crate) fn adapt_size(&self, now_ms: i64, (min, max): (usize, usize)) {
+    /// Chooses the size of the pool for the top-up that begins, as for a pool that is the only one
+    /// of its counter: all instances together have no other.
+    pub(crate) fn adapt_size(&self, now_ms: i64, settings: RefillSettings) {
+        let sizing = Sizing::ahead(settings.sizes, settings.watermark);
         let mut level = self.lock();
-        let lasted_ms = now_ms - level.last_top_up_ms;
-        if level.last_top_up_ms != 0 && lasted_ms < GROW_BELOW_MS {
-            level.size = (level.size * 2).clamp(min as u64, max as u64);
-        } else if lasted_ms > SHRINK_ABOVE_MS {
-            level.size = (level.size / 2).clamp(min as u64, max as u64);
-        }
+        let lasted_ms = (level.last_top_up_ms != 0).then(|| now_ms - level.last_top_up_ms);
+        let size = usize::try_from(level.size).unwrap_or(usize::MAX);
+        level.size = sizing.next(size, lasted_ms) as u64;
         level.last_top_up_ms = now_ms;
     }
 

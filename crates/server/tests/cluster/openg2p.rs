@@ -1,7 +1,6 @@
 //! A deployment of OpenG2P's ID generator whose database is taken over.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use test_services::{Database, Servers};
 use ureq::http::Method;
@@ -91,7 +90,6 @@ fn the_table_of_an_openg2p_deployment_is_adopted(deployment: Deployment) {
     }
     // The other one may have held a few when the first one found no more.
     crate::support::wait_until("every ID was handed out", || {
-        std::thread::sleep(Duration::from_millis(20));
         for server in &servers {
             assert_new(&mut seen, &take(server.client()));
         }

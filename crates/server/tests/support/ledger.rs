@@ -11,8 +11,8 @@ use super::{Client, DEADLINE};
 /// they wait in a pool.
 const ON_THEIR_WAY: Duration = Duration::from_secs(5);
 
-/// IDs to ask a pool for at a time.
-const PORTION: u64 = 500;
+/// Most IDs to ask a pool for at a time.
+const ORDER_MAX: usize = 10_000;
 
 /// What became of the serials of a counter.
 #[derive(Debug, Default)]
@@ -68,7 +68,9 @@ impl Ledger {
             let open = &ledger.open[..ledger.open.len().min(10)];
             assert!(start.elapsed() < DEADLINE / 4, "{id_type} {open:?}… are not explained");
             if start.elapsed() > ON_THEIR_WAY {
-                asked_for.extend(client.issue(id_type, PORTION));
+                // As many as are open: reading what became of each of them takes a while.
+                let count = ledger.open.len().min(ORDER_MAX);
+                asked_for.extend(client.issue(id_type, count as u64));
             } else {
                 std::thread::sleep(Duration::from_millis(100));
             }
