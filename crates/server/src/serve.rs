@@ -1,16 +1,21 @@
 //! The listener: accepts connections, limits them, and drains them when it is time to go.
 
 use std::convert::Infallible;
+use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use hyper::server::conn::http1::Builder;
-use hyper::service::service_fn;
+use axum::http::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
+use hyper::server::conn::http1::{Builder, Connection};
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 use tracing::{debug, info, warn};
 
@@ -42,8 +47,9 @@ pub(crate) async fn run(
     // HTTP/1 only: proxies speak it to what is behind them, and it has one time limit for silence.
     let mut builder = Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(limits.header_timeout);
-    let graceful = GracefulShutdown::new();
     let places = Arc::new(Semaphore::new(limits.connections_max));
+    let stopping = Arc::new(AtomicBool::new(false));
+    let (tell, told) = watch::channel(());
 
     while !*stop.borrow() {
         let accepted = tokio::select! {
@@ -65,7 +71,7 @@ pub(crate) async fn run(
             async { Ok::<_, Infallible>(answer.await) }
         });
         let connection = builder.serve_connection(TokioIo::new(stream), service);
-        let connection = graceful.watch(connection);
+        let connection = until_told(connection, told.clone(), Arc::clone(&stopping));
         tokio::spawn(async move {
             if let Err(problem) = connection.await {
                 debug!("a connection ended early: {problem}");
@@ -79,7 +85,10 @@ pub(crate) async fn run(
         "no longer listening; finishing {} connections",
         limits.connections_max - places.available_permits()
     );
-    if tokio::time::timeout(limits.shutdown, graceful.shutdown()).await.is_err() {
+    stopping.store(true, Ordering::Release);
+    tell.send_replace(());
+    let all = u32::try_from(limits.connections_max).unwrap_or(u32::MAX);
+    if tokio::time::timeout(limits.shutdown, places.acquire_many(all)).await.is_err() {
         warn!(
             "some requests did not finish within {} s and were cut off",
             limits.shutdown.as_secs()
@@ -87,10 +96,36 @@ pub(crate) async fn run(
     }
 }
 
+/// Serves a connection; once the server stops, only until the request under way is answered. A
+/// connection is polled twice for each request, and the channel has a lock that all of them share, so
+/// the channel is asked once: it wakes this task, which then finds the flag.
+async fn until_told(
+    connection: Connection<
+        TokioIo<TcpStream>,
+        impl Service<Request<Incoming>, Response = Response, Error = Infallible>,
+    >,
+    mut told: watch::Receiver<()>,
+    stopping: Arc<AtomicBool>,
+) -> hyper::Result<()> {
+    let (mut connection, mut told) = (pin!(connection), pin!(told.changed()));
+    let (mut asked, mut ending) = (false, false);
+    poll_fn(|context| {
+        if !std::mem::replace(&mut asked, true) {
+            let _ = told.as_mut().poll(context);
+        }
+        if !ending && stopping.load(Ordering::Acquire) {
+            ending = true;
+            connection.as_mut().graceful_shutdown();
+        }
+        connection.as_mut().poll(context)
+    })
+    .await
+}
+
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
-) -> io::Result<(tokio::net::TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
     let place = Arc::clone(places).acquire_owned().await.expect("the places are never closed");
     let (stream, _) = listener.accept().await?;
     // Answers are small; waiting to fill a packet would only delay them.

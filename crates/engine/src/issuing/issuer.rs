@@ -119,8 +119,8 @@ impl Issuer {
         let ids = match self.issue_from(tenant, type_name, size, key_id).await {
             // The type was changed meanwhile, here or by another instance.
             Err(IssueError::Closed) => {
-                self.catalogue.refresh().await?;
-                self.issue_from(tenant, type_name, size, key_id).await?
+                Box::pin(self.catalogue.refresh()).await?;
+                Box::pin(self.issue_from(tenant, type_name, size, key_id)).await?
             }
             result => result?,
         };

@@ -1,5 +1,6 @@
 //! Parts of a request, with problem documents where they are wrong.
 
+use std::pin::pin;
 use std::sync::Arc;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
@@ -13,6 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::App;
 use super::auth::known_key;
+use super::observe::within;
 use super::problem::Problem;
 
 /// The query string.
@@ -68,8 +70,8 @@ where
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let limit = app.body_limit;
-    let reading = Limited::new(body, limit).collect();
-    let Ok(read) = tokio::time::timeout(app.body_timeout, reading).await else {
+    let reading = pin!(Limited::new(body, limit).collect());
+    let Some(read) = within(app.body_timeout, reading).await else {
         let detail = format!("The body did not arrive within {} s.", app.body_timeout.as_secs());
         let status = StatusCode::REQUEST_TIMEOUT;
         return Err(Problem::new(status, "body_too_slow", "The body came too slowly", detail));

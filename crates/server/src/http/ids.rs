@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use engine::issuing::{IdList, IssueRequest};
 use hyper::body::{Bytes, Incoming};
 use serde::{Deserialize, Serialize};
@@ -16,7 +16,7 @@ use super::App;
 use super::auth::Caller;
 use super::extract::{Body, read_body};
 use super::problem::Problem;
-use super::request::{JsonBody, as_caller, once, read_json};
+use super::request::{IDEMPOTENCY_KEY, JsonBody, as_caller, once, read_json};
 
 /// The path of issuing.
 pub(super) const PATH: &str = "/api/v1/ids";
@@ -96,11 +96,15 @@ async fn issue_once(
     caller: &Caller,
     body: Bytes,
 ) -> Result<Response, Problem> {
+    // Most requests have no key, and the rest of this would be moved around with each of them.
+    if !headers.contains_key(IDEMPOTENCY_KEY) {
+        return Ok(issue_for(app, caller, &body).await?.into_response());
+    }
     let work = {
         let (app, caller, body) = (Arc::clone(app), caller.clone(), body.clone());
         async move { issue_for(&app, &caller, &body).await }
     };
-    once(app, headers, caller, "issue", body, work).await
+    Box::pin(once(app, headers, caller, "issue", body, work)).await
 }
 
 async fn issue_for(app: &App, caller: &Caller, body: &[u8]) -> Result<JsonBody, Problem> {

@@ -19,6 +19,7 @@ mod request;
 mod tenants;
 mod types;
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -137,10 +138,10 @@ impl Api {
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Response {
         if request.uri().path() == ids::PATH && request.method() == Method::POST {
             let (head, body) = request.into_parts();
-            let work = ids::issue_directly(Arc::clone(&self.app), &head.headers, body);
+            let work = pin!(ids::issue_directly(Arc::clone(&self.app), &head.headers, body));
             return observe::observed(&self.app, head.method, ids::PATH, &head.headers, work).await;
         }
-        let Ok(response) = self.router.oneshot(request.map(Body::new)).await;
+        let Ok(response) = Box::pin(self.router.oneshot(request.map(Body::new))).await;
         response
     }
 }

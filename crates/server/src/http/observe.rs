@@ -1,8 +1,11 @@
 //! What happens around every request: an ID, a time limit, a count, a line in the log.
 
+use std::future::poll_fn;
 use std::io::Write as _;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use axum::extract::{MatchedPath, Request, State};
@@ -74,13 +77,13 @@ pub(super) async fn observed(
     method: Method,
     route: &str,
     headers: &HeaderMap,
-    work: impl Future<Output = Response>,
+    work: Pin<&mut impl Future<Output = Response>>,
 ) -> Response {
     let started = Instant::now();
     let id = app.request_ids.id_of(headers);
-    let mut response = match tokio::time::timeout(app.request_timeout, work).await {
-        Ok(response) => response,
-        Err(_) => timed_out(app.request_timeout),
+    let mut response = match within(app.request_timeout, work).await {
+        Some(response) => response,
+        None => timed_out(app.request_timeout),
     };
     let status = response.status();
     let elapsed = started.elapsed();
@@ -105,7 +108,19 @@ pub(super) async fn layer(State(app): State<Arc<App>>, request: Request, next: N
     let headers = request.headers().clone();
     let route = request.extensions().get::<MatchedPath>().cloned();
     let route = route.as_ref().map_or("none", MatchedPath::as_str);
-    observed(&app, method, route, &headers, next.run(request)).await
+    observed(&app, method, route, &headers, pin!(next.run(request))).await
+}
+
+/// Runs something within a time limit. What is ready at once needs no timer: all workers share the
+/// timers, and most requests never wait for anything.
+pub(super) async fn within<T>(
+    limit: Duration,
+    mut work: Pin<&mut impl Future<Output = T>>,
+) -> Option<T> {
+    match poll_fn(|context| Poll::Ready(work.as_mut().poll(context))).await {
+        Poll::Ready(done) => Some(done),
+        Poll::Pending => tokio::time::timeout(limit, work).await.ok(),
+    }
 }
 
 fn timed_out(limit: Duration) -> Response {

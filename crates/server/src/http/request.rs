@@ -15,7 +15,7 @@ use super::auth::{Caller, add_rate_headers};
 use super::problem::Problem;
 
 /// The header that makes a repeated request harmless.
-const IDEMPOTENCY_KEY: &str = "idempotency-key";
+pub(super) const IDEMPOTENCY_KEY: &str = "idempotency-key";
 
 /// Reads a JSON body: not JSON is 400, JSON of another shape is 422.
 pub(crate) fn read_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
