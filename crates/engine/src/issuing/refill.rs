@@ -184,6 +184,7 @@ impl Refiller {
             if exhausted {
                 return Ok(false);
             }
+            shared.adapt_size(self.clock.now_ms(), self.settings);
             match shared.top_up(pool, &*self.clock, true).await {
                 // What others have added meanwhile is in the pool now.
                 Ok(ToppedUp::Exhausted) => exhausted = true,
@@ -223,8 +224,11 @@ impl Refiller {
         shared: &SharedSupply,
     ) -> Result<(), StoreError> {
         let _permit = self.permits.acquire().await.map_err(|_| shutting_down())?;
-        shared.adapt_size(self.clock.now_ms(), self.settings);
         loop {
+            // A pool that is emptied as fast as it is filled would never grow otherwise.
+            if shared.is_low(self.settings.watermark) {
+                shared.adapt_size(self.clock.now_ms(), self.settings);
+            }
             match shared.top_up(pool, &*self.clock, false).await? {
                 ToppedUp::Added { drawn, items, .. } => {
                     self.metrics.top_ups.inc();

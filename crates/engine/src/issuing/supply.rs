@@ -137,6 +137,11 @@ impl SharedSupply {
         level.last_top_up_ms = now_ms;
     }
 
+    /// Whether the pool is at its watermark, as of the last look.
+    pub(crate) fn is_low(&self, watermark: f64) -> bool {
+        self.lock().is_low(watermark)
+    }
+
     /// Claims a top-up; there is never more than one by this instance.
     pub(crate) fn start_top_up(&self) -> bool {
         !std::mem::replace(&mut self.lock().topping_up, true)
@@ -192,9 +197,12 @@ impl Level {
         clippy::cast_sign_loss,
         reason = "a share of a pool's size is a size"
     )]
+    fn is_low(&self, watermark: f64) -> bool {
+        self.items <= (self.size as f64 * (1.0 - watermark)) as u64
+    }
+
     fn wants_top_up(&mut self, watermark: f64) -> bool {
-        let floor = (self.size as f64 * (1.0 - watermark)) as u64;
-        let wants = self.items <= floor && !self.topping_up;
+        let wants = self.is_low(watermark) && !self.topping_up;
         self.topping_up |= wants;
         wants
     }

@@ -21,6 +21,11 @@ const FLOOR_TRUSTED: Duration = Duration::from_secs(30);
 /// How long a look at the whole table that found nothing more is good for.
 const EMPTY_TRUSTED: Duration = Duration::from_millis(50);
 
+/// A table that this instance has added so many rows to is looked at by the planner, and again each
+/// time that there are twice as many. Plans are kept, and one that was made for a table of a few pages
+/// reads all of it.
+const PLANNED_ROWS_MIN: u64 = 1024;
+
 /// All pools that were used, and figures about them.
 #[derive(Default)]
 pub(crate) struct Pools {
@@ -51,6 +56,7 @@ impl Pools {
             keep,
             level: AtomicI64::new(0),
             floor: AtomicI64::new(Stamp::MIN.0),
+            added: AtomicU64::new(0),
             looks: Mutex::default(),
         });
         let key = (pool.type_id, pool.period.clone());
@@ -78,6 +84,8 @@ pub(super) struct PoolTable {
     /// An estimate: counted now and then, and less what this instance has taken since.
     level: AtomicI64,
     floor: AtomicI64,
+    /// Rows that this instance has added.
+    added: AtomicU64,
     looks: Mutex<Looks>,
 }
 
@@ -100,6 +108,13 @@ impl PoolTable {
 
     pub(super) fn add_to_level(&self, change: i64) {
         self.level.fetch_add(change, Ordering::Relaxed);
+    }
+
+    /// Counts rows that are added, and says whether plans should be made afresh.
+    pub(super) fn has_outgrown_its_plans(&self, rows: u64) -> bool {
+        let before = self.added.fetch_add(rows, Ordering::Relaxed);
+        let step = |rows: u64| (rows / PLANNED_ROWS_MIN).checked_ilog2();
+        step(before) != step(before + rows)
     }
 
     pub(super) fn floor(&self) -> Stamp {

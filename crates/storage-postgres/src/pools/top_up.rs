@@ -81,6 +81,10 @@ impl Filling<'_> {
             return Ok(ToppedUp::Exhausted);
         }
         let items = self.insert(drawn.clone()).await?;
+        if self.table.has_outgrown_its_plans(items) {
+            let analyze = format!("ANALYZE {}", self.table.table);
+            self.session.batch(&analyze).await.map_err(|error| error::from_database(&error))?;
+        }
         let (table, session) = (self.table, self.session);
         session.commit().await.map_err(|error| error::from_database(&error))?;
         table.add_to_level(write_count(items));
