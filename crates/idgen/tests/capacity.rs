@@ -14,6 +14,7 @@ fn digits(length: u8, check: Check, filters: FilterSpec) -> RandomSpec {
         filters,
         group: None,
         allow_dense: false,
+        ledger: idgen::spec::Ledger::Stored,
     }
 }
 

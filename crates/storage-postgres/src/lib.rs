@@ -2,6 +2,9 @@
 
 mod address;
 mod answers;
+pub mod baseline;
+mod batches;
+mod codes;
 mod counters;
 mod database;
 mod error;
@@ -28,12 +31,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use storage::{Reading, Result, Store, StoreError, TypeId};
+use storage::{BatchId, Reading, Result, Store, StoreError, TypeId};
 use tokio::task::JoinHandle;
 
 pub use error::OpenError;
 pub use settings::{PostgresSettings, SHARDS_MAX, ShardSettings};
 
+use batches::Turns;
+use codes::CodeTables;
 use database::{Database, Repeat};
 use error::corrupt;
 use open::Opened;
@@ -51,6 +56,9 @@ pub struct PostgresStore {
     replicas: Vec<Replica>,
     lags: Lags,
     pools: Pools,
+    code_tables: CodeTables,
+    /// Whose turn it is to give a chunk.
+    turns: Turns,
     /// The task that looks after replicas, until the store is closed.
     watch: Mutex<Option<JoinHandle<()>>>,
 }
@@ -70,6 +78,8 @@ impl PostgresStore {
             replicas,
             lags: Lags::default(),
             pools: Pools::default(),
+            code_tables: CodeTables::default(),
+            turns: Turns::default(),
             watch: Mutex::default(),
         });
         let watch = tokio::spawn(replicas::watch(Arc::downgrade(&store)));
@@ -90,6 +100,11 @@ impl PostgresStore {
     /// Where the rows of a type are.
     fn shard(&self, id: TypeId) -> Result<&Database> {
         self.shard_of(id).ok_or(StoreError::NotFound("type"))
+    }
+
+    /// Where the rows of a batch are, if there can be such a batch.
+    fn shard_of_batch(&self, id: BatchId) -> Option<&Database> {
+        self.databases.get(usize::from(id.shard()))
     }
 
     /// Runs the same statement on every database.

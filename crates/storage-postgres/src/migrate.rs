@@ -35,6 +35,7 @@ pub(crate) const SHARD: Series = Series {
     steps: &[
         migration!("shard", "0001_first_tables", older_may_run: false),
         migration!("shard", "0002_functions", older_may_run: false),
+        migration!("shard", "0003_batches", older_may_run: true),
     ],
 };
 

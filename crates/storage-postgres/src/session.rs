@@ -1,6 +1,10 @@
 //! One connection, for as long as a step needs it.
 
+use std::pin::pin;
+
+use bytes::Bytes;
 use deadpool_postgres::Object;
+use futures_util::SinkExt;
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
@@ -84,6 +88,30 @@ impl Session {
         self.in_order = false;
         let result = self.client().batch_execute(sql).await;
         self.ended(result)
+    }
+
+    /// Runs a `COPY … FROM STDIN` within a transaction. Returns how many rows were written.
+    pub(crate) async fn copy(
+        &mut self,
+        sql: &str,
+        pieces: impl Iterator<Item = Bytes>,
+    ) -> Result<u64, tokio_postgres::Error> {
+        self.in_order = false;
+        let result = self.copy_pieces(sql, pieces).await;
+        self.ended(result)
+    }
+
+    async fn copy_pieces(
+        &self,
+        sql: &str,
+        pieces: impl Iterator<Item = Bytes>,
+    ) -> Result<u64, tokio_postgres::Error> {
+        let mut sink = pin!(self.client().copy_in(sql).await?);
+        for piece in pieces {
+            // Several pieces may be under way; `send` would wait for each of them.
+            sink.feed(piece).await?;
+        }
+        sink.finish().await
     }
 
     /// Begins a transaction with limits of its own. If the session is dropped before the end, the

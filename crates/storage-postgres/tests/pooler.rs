@@ -145,6 +145,10 @@ macro_rules! behaviours {
 behaviours! {
     answers::a_kept_answer_comes_back_after_reopening
     answers::two_claims_at_once_give_one_new
+    cancelling::what_was_not_made_becomes_a_gap
+    chunks::claims_at_once_never_give_the_same_chunk
+    codes::codes_on_both_sides_of_a_border_are_there
+    codes::scans_at_once_add_up
     counters::draws_are_disjoint_and_consecutive_under_concurrency
     history::every_serial_is_accounted_for_in_any_history
     instances::many_that_join_at_once_get_different_nodes

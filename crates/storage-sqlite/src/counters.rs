@@ -26,8 +26,29 @@ struct Order {
     now: Timestamp,
 }
 
+/// Refuses what was meant for a type that is gone or has changed since.
+pub(crate) fn check_revision(
+    connection: &Connection,
+    type_id: TypeId,
+    revision: i64,
+) -> StepResult<()> {
+    let in_force: Option<i64> = connection
+        .prepare_cached("SELECT revision FROM id_types WHERE id = ?1 AND retired = 0")?
+        .query_one([type_id.0], |row| row.get(0))
+        .optional()?;
+    if in_force.ok_or(StoreError::NotFound("type"))? == revision {
+        Ok(())
+    } else {
+        Err(StoreError::Stale.into())
+    }
+}
+
 /// Where a counter stands, if it was ever drawn from.
-fn next(connection: &Connection, type_id: TypeId, period: &str) -> StepResult<Option<u64>> {
+pub(crate) fn next(
+    connection: &Connection,
+    type_id: TypeId,
+    period: &str,
+) -> StepResult<Option<u64>> {
     let next = connection
         .prepare_cached("SELECT next FROM counters WHERE type_id = ?1 AND period = ?2")?
         .query_one(params![type_id.0, period], |row| row.get(0))
@@ -35,7 +56,7 @@ fn next(connection: &Connection, type_id: TypeId, period: &str) -> StepResult<Op
     Ok(next)
 }
 
-fn move_to(
+pub(crate) fn move_to(
     connection: &Connection,
     type_id: TypeId,
     period: &str,
@@ -52,13 +73,7 @@ fn move_to(
 
 fn draw(connection: &Connection, order: Order) -> StepResult<Range<u64>> {
     let Order { type_id, period, count, bounds, holder, revision, now } = order;
-    let in_force: Option<i64> = connection
-        .prepare_cached("SELECT revision FROM id_types WHERE id = ?1 AND retired = 0")?
-        .query_one([type_id.0], |row| row.get(0))
-        .optional()?;
-    if in_force.ok_or(StoreError::NotFound("type"))? != revision {
-        return Err(StoreError::Stale.into());
-    }
+    check_revision(connection, type_id, revision)?;
     let start = next(connection, type_id, &period)?.unwrap_or(bounds.0);
     let stop = start.saturating_add(count).min(bounds.1);
     if stop <= start {

@@ -1,7 +1,15 @@
 #![doc = include_str!("../README.md")]
 
 mod answers;
+pub mod baseline;
+#[cfg(test)]
+mod batch_tests;
+mod batches;
+mod chunks;
+mod claims;
+mod codes;
 mod counters;
+mod dead_letters;
 mod draws;
 mod epochs;
 mod error;
@@ -10,6 +18,7 @@ mod instances;
 mod issues;
 mod keys;
 mod open;
+mod orders;
 mod readers;
 #[cfg(test)]
 mod tests;

@@ -13,9 +13,10 @@ const DATABASE: &str = "mintage.db";
 const LOCK: &str = "mintage.lock";
 
 /// Each migration in its place: the first makes version 1 of an empty file.
-const MIGRATIONS: [&str; 2] = [
+const MIGRATIONS: [&str; 3] = [
     include_str!("../migrations/0001_first_tables.sql"),
     include_str!("../migrations/0002_revisions_and_holders.sql"),
+    include_str!("../migrations/0003_batches.sql"),
 ];
 
 /// As in the first migration. Zero in a file that nobody has claimed.
@@ -25,8 +26,8 @@ const APPLICATION_ID: i64 = 0x4d4e_5447;
 /// another tool.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// More distinct statements than the store has.
-const STATEMENTS_MAX: usize = 64;
+/// More distinct statements than the store has, with those for a few dozen tables of codes.
+const STATEMENTS_MAX: usize = 256;
 
 /// A write-ahead log that has grown beyond this in a burst is cut back to it.
 const LOG_BYTES_MAX: i64 = 64 << 20;

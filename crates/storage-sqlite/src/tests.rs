@@ -17,13 +17,13 @@ use tokio::task::{self, JoinHandle};
 use crate::error::{StepResult, corrupt};
 use crate::{SqliteStore, gaps, issues};
 
-fn open() -> (TempDir, Arc<SqliteStore>) {
+pub(crate) fn open() -> (TempDir, Arc<SqliteStore>) {
     let directory = tempfile::tempdir().unwrap();
     let store = Arc::new(SqliteStore::open(directory.path()).unwrap());
     (directory, store)
 }
 
-async fn new_type(store: &SqliteStore) -> TypeId {
+pub(crate) async fn new_type(store: &SqliteStore) -> TypeId {
     let kind = Kind::Sequence(SequenceSpec::default());
     let id_type = IdType::new("acme", "order", kind).unwrap();
     store.create_type(&id_type, &[], Timestamp::UNIX_EPOCH).await.unwrap().id

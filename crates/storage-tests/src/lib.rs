@@ -7,12 +7,23 @@ use storage::Store;
 
 #[doc(hidden)]
 pub mod answers;
+mod batch_support;
+#[doc(hidden)]
+pub mod batches;
+#[doc(hidden)]
+pub mod cancelling;
 #[doc(hidden)]
 pub mod catalogue;
 #[doc(hidden)]
+pub mod chunks;
+#[doc(hidden)]
 pub mod claims;
 #[doc(hidden)]
+pub mod codes;
+#[doc(hidden)]
 pub mod counters;
+#[doc(hidden)]
+pub mod dead_letters;
 #[doc(hidden)]
 pub mod epochs;
 #[doc(hidden)]
@@ -30,7 +41,13 @@ pub mod log;
 #[doc(hidden)]
 pub mod lookup;
 #[doc(hidden)]
+pub mod lost_chunks;
+#[doc(hidden)]
 pub mod lost_draws;
+#[doc(hidden)]
+pub mod made;
+#[doc(hidden)]
+pub mod orders;
 #[doc(hidden)]
 pub mod returns;
 mod support;
@@ -108,6 +125,20 @@ macro_rules! conformance {
                 purging_forgets_claims_of_yesterday
                 two_claims_at_once_give_one_new
             }
+            batches {
+                batches_are_listed_latest_first
+                batches_of_several_tenants_are_listed_together
+                batches_are_listed_by_type_and_state
+                the_batches_of_a_type_are_in_order_of_serials
+                an_unknown_batch_is_not_there
+                the_first_recall_stays
+            }
+            cancelling {
+                what_was_not_made_becomes_a_gap
+                a_queued_batch_is_cancelled_whole
+                cancelling_twice_changes_nothing
+                a_complete_batch_cannot_be_cancelled
+            }
             catalogue {
                 the_version_grows_with_every_change
                 the_version_stays_when_nothing_changes
@@ -116,12 +147,35 @@ macro_rules! conformance {
                 a_closed_store_is_unavailable
                 closing_twice_is_fine
             }
+            chunks {
+                claims_go_through_the_chunks_in_order
+                a_batch_runs_from_the_first_claim_on
+                the_last_chunk_completes_its_batch
+                finishing_twice_changes_nothing
+                workers_at_once_make_every_chunk_once
+                claims_at_once_never_give_the_same_chunk
+                tenants_take_turns
+                a_silent_worker_loses_its_chunk
+                a_worker_that_nobody_missed_finishes_late
+                a_failed_chunk_waits_for_its_time
+                the_chunks_of_a_retired_type_go_on
+            }
             claims {
                 only_the_claimant_keeps_or_releases
                 a_claim_that_was_taken_over_is_lost_to_its_first_owner
                 the_claim_of_an_instance_that_is_gone_is_taken_over
                 an_answer_outlives_its_instance
                 the_claim_of_another_instance_counts_while_it_lives
+            }
+            codes {
+                scans_are_counted
+                scans_at_once_add_up
+                codes_of_several_batches_are_scanned_together
+                a_code_that_is_not_made_is_not_there
+                a_code_of_an_unknown_batch_is_not_there
+                codes_on_both_sides_of_a_border_are_there
+                the_first_reason_of_a_void_code_stays
+                the_codes_of_a_recalled_batch_are_void
             }
             counters {
                 draws_are_disjoint_and_consecutive_under_concurrency
@@ -133,6 +187,16 @@ macro_rules! conformance {
                 counters_never_go_back_over_a_reopening
                 a_draw_from_an_unknown_or_retired_type_is_refused
                 a_draw_for_another_revision_is_refused
+            }
+            dead_letters {
+                a_chunk_without_another_attempt_is_a_dead_letter
+                a_chunk_that_is_silent_too_often_is_a_dead_letter
+                dead_letters_are_listed_in_order
+                dead_letters_of_several_tenants_are_listed_together
+                a_dead_letter_is_tried_again_with_all_attempts
+                an_abandoned_dead_letter_is_a_gap
+                a_batch_completes_around_what_was_abandoned
+                only_dead_letters_are_settled
             }
             epochs {
                 there_is_no_epoch_before_the_first_server
@@ -198,6 +262,11 @@ macro_rules! conformance {
                 snowflakes_at_the_end_of_the_space_are_found
                 all_fields_of_an_issue_come_back_after_reopening
             }
+            lost_chunks {
+                what_an_instance_had_claimed_is_free_without_it
+                the_own_claims_of_an_instance_are_not_lost
+                what_another_instance_has_claimed_is_free_only_without_it
+            }
             lost_draws {
                 a_crash_leaves_exactly_what_was_not_accounted_for
                 a_clean_history_has_no_lost_draws
@@ -207,6 +276,23 @@ macro_rules! conformance {
                 gaps_are_found_at_all_boundaries
                 gaps_are_listed_in_pages
                 gaps_survive_a_reopening
+            }
+            made {
+                what_is_made_is_told_in_few_ranges
+                a_complete_batch_is_made_as_a_whole
+            }
+            orders {
+                an_order_draws_right_behind_earlier_draws
+                an_order_marks_its_type_as_used
+                the_serials_of_a_batch_are_never_lost
+                orders_and_draws_at_once_are_disjoint
+                an_order_that_has_no_room_changes_nothing
+                only_so_many_batches_are_under_way
+                only_so_many_codes_are_ordered
+                an_order_for_a_type_that_is_not_in_force_is_refused
+                the_ids_of_batches_and_codes_never_repeat
+                all_fields_of_a_batch_come_back_after_reopening
+                a_derived_batch_is_complete_at_once
             }
             returns {
                 the_tail_of_a_counter_goes_back_to_it

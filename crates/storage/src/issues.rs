@@ -48,17 +48,24 @@ pub enum GapReason {
     /// It was in a pool that was given up. Where the pool was shared, an instance that was gone
     /// before it could say so may have handed it out.
     PoolDiscarded,
+    /// It was ordered with a batch that was cancelled before it was made.
+    BatchCancelled,
+    /// It was in a chunk of a batch that failed and was given up.
+    Abandoned,
 }
 
 impl GapReason {
     /// All reasons.
-    pub const ALL: [Self; 2] = [Self::Crash, Self::PoolDiscarded];
+    pub const ALL: [Self; 4] =
+        [Self::Crash, Self::PoolDiscarded, Self::BatchCancelled, Self::Abandoned];
 
     /// The stable name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Crash => "crash",
             Self::PoolDiscarded => "pool_discarded",
+            Self::BatchCancelled => "batch_cancelled",
+            Self::Abandoned => "abandoned",
         }
     }
 }

@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 mod answers;
+mod batches;
+mod codes;
 mod counters;
 mod error;
 mod instances;
@@ -12,8 +14,14 @@ mod readings;
 mod types;
 
 pub use answers::{Answer, AnswerClaim, AnswerKey, AnswerStore, Claimant};
+pub use batches::{
+    Batch, BatchFilter, BatchId, BatchOrder, BatchState, BatchStore, Chunk, ClaimTerms, DeadChunk,
+    DeadFilter, Ordered, SNOWFLAKE_EPOCH_MS, SNOWFLAKES_PER_MS, Verdict, Void,
+};
+pub use codes::{CODES_PER_TABLE, CodeKey, CodeStatus, CodeStore};
 pub use counters::{CounterStore, Draw, GivenBack, Losses, Span, pool_holder};
 pub use error::{Result, StoreError};
+pub use idgen::spec::Ledger;
 pub use instances::InstanceStore;
 pub use issues::{Gap, GapReason, Issue, IssueGroup, IssueRecord, IssueStore, Page};
 pub use keys::{ApiKey, KeyStore, NewApiKey, Scope};
@@ -26,7 +34,16 @@ pub use types::{Change, Removal, StoredType, Tenant, TypeId, TypeState, TypeStor
 /// Everything that the service needs to remember.
 #[async_trait::async_trait]
 pub trait Store:
-    TypeStore + CounterStore + IssueStore + AnswerStore + KeyStore + InstanceStore + Send + Sync
+    TypeStore
+    + CounterStore
+    + IssueStore
+    + AnswerStore
+    + KeyStore
+    + InstanceStore
+    + BatchStore
+    + CodeStore
+    + Send
+    + Sync
 {
     /// Whether the store answers and can write.
     async fn check(&self) -> Result<()>;

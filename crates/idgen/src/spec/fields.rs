@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::read::{Errors, Fields, shown_text};
 use super::rules::{self, RandomDraft, SequenceDraft};
-use super::{DEFAULT_TENANT, Kind, RandomSpec, SERIAL_MAX, SequenceSpec};
+use super::{DEFAULT_TENANT, Kind, Ledger, RandomSpec, SERIAL_MAX, SequenceSpec};
 use crate::alphabet::Alphabet;
 use crate::check::Check;
 use crate::ff1;
@@ -78,7 +78,7 @@ fn read_sequence(value: Value, errors: &mut Errors) -> Option<SequenceSpec> {
 }
 
 fn read_random(value: Value, errors: &mut Errors) -> Option<RandomSpec> {
-    let known = ["alphabet", "length", "check", "filters", "group", "allow_dense"];
+    let known = ["alphabet", "length", "check", "filters", "group", "allow_dense", "ledger"];
     let mut fields = Fields::open("random", value, &known, errors)?;
     let checks = Check::ALL.map(|check| (check.name(), check));
     let check = fields.or("check", Check::None, |f, name| f.choice(name, &checks));
@@ -93,6 +93,7 @@ fn read_random(value: Value, errors: &mut Errors) -> Option<RandomSpec> {
         filters: fields.or("filters", FilterSpec::None, read_filters),
         group: read_group(&mut fields),
         allow_dense: fields.or("allow_dense", false, Fields::flag),
+        ledger: fields.or("ledger", Ledger::Stored, |f, name| f.choice(name, &Ledger::NAMES)),
     };
     draft.check(fields.errors());
     draft.finish()

@@ -80,6 +80,31 @@ pub struct RandomSpec {
     pub group: Option<u8>,
     /// Whether more than 1 in 10,000 of the possible codes may be real ones.
     pub allow_dense: bool,
+    /// How the codes of batches are remembered.
+    #[serde(skip_serializing_if = "Ledger::is_stored")]
+    pub ledger: Ledger,
+}
+
+/// How the codes of batches are remembered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ledger {
+    /// A row for each code.
+    #[default]
+    Stored,
+    /// The range of the batch is the record; a row appears when something happens to a code.
+    Derived,
+}
+
+impl Ledger {
+    /// All forms with their names.
+    pub const NAMES: [(&'static str, Self); 2] =
+        [("stored", Self::Stored), ("derived", Self::Derived)];
+
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks for it")]
+    fn is_stored(&self) -> bool {
+        *self == Self::Stored
+    }
 }
 
 impl RandomSpec {

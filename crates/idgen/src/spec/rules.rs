@@ -4,7 +4,7 @@
 //! mistake in one field does not hide the mistakes in the others.
 
 use super::read::{Errors, shown_text};
-use super::{RandomSpec, SERIAL_MAX, SequenceSpec};
+use super::{Ledger, RandomSpec, SERIAL_MAX, SequenceSpec};
 use crate::alphabet::Alphabet;
 use crate::check::Check;
 use crate::ff1;
@@ -106,6 +106,7 @@ pub(super) struct RandomDraft {
     /// Missing where it is not known as well as where there are no groups.
     pub(super) group: Option<u64>,
     pub(super) allow_dense: Option<bool>,
+    pub(super) ledger: Option<Ledger>,
 }
 
 impl From<&RandomSpec> for RandomDraft {
@@ -117,6 +118,7 @@ impl From<&RandomSpec> for RandomDraft {
             filters: Some(spec.filters.clone()),
             group: spec.group.map(u64::from),
             allow_dense: Some(spec.allow_dense),
+            ledger: Some(spec.ledger),
         }
     }
 }
@@ -150,6 +152,7 @@ impl RandomDraft {
             filters: self.filters?,
             group: self.group.map(u8::try_from).transpose().ok()?,
             allow_dense: self.allow_dense?,
+            ledger: self.ledger?,
         })
     }
 

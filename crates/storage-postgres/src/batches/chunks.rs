@@ -1,0 +1,158 @@
+//! What happens to chunks, other than being finished.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::try_join_all;
+use jiff::Timestamp;
+use storage::{BatchId, Chunk, ClaimTerms, Result, Verdict};
+use tokio_postgres::types::Type;
+
+use super::rows::read_chunk;
+use crate::PostgresStore;
+use crate::counters::write_count;
+use crate::database::{Database, Repeat};
+use crate::error::corrupt;
+use crate::session::Param;
+use crate::spans::read_serial;
+use crate::time::Time;
+
+const CLAIM: &str = "
+    SELECT outcome, its_type AS type_id, its_position AS position, (claimed).batch_id,
+           (claimed).number, (claimed).start, (claimed).stop, (claimed).attempts, (claimed).token
+    FROM claim_chunk($1, $2, $3, $4)";
+
+const WORKERS: &str = "
+    SELECT DISTINCT worker FROM chunks WHERE state = 'running' AND worker IS NOT NULL";
+
+const ALIVE: &str = "
+    SELECT name FROM instances
+    WHERE name = ANY ($1) AND node IS NOT NULL AND expires_at > clock_timestamp()";
+
+/// Which shards have given a chunk to this instance, the last one at the end.
+#[derive(Default)]
+pub(crate) struct Turns(Mutex<Vec<usize>>);
+
+impl Turns {
+    fn lock(&self) -> MutexGuard<'_, Vec<usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// So many shards, the one that was served least recently first.
+    fn order(&self, shards: usize) -> Vec<usize> {
+        let served = self.lock();
+        let never = (0..shards).filter(|shard| !served.contains(shard));
+        never.chain(served.iter().copied()).collect()
+    }
+
+    fn note(&self, shard: usize) {
+        let mut served = self.lock();
+        served.retain(|other| *other != shard);
+        served.push(shard);
+    }
+}
+
+impl PostgresStore {
+    /// A tenant's turn is known on its shard only, so shards take turns like tenants do.
+    pub(super) async fn claim(&self, worker: &str, terms: ClaimTerms) -> Result<Option<Chunk>> {
+        for shard in self.turns.order(self.databases.len()) {
+            if let Some(chunk) = claim_on(&self.databases[shard], worker, terms).await? {
+                self.turns.note(shard);
+                return Ok(Some(chunk));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Workers first, leases afterwards: who has joined in between and claimed is not among these.
+    pub(super) async fn release_lost(&self, instance: &str) -> Result<u64> {
+        let rows = self.everywhere(WORKERS).await?;
+        let mut workers: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
+        workers.retain(|worker| worker != instance);
+        if workers.is_empty() {
+            return Ok(0);
+        }
+        let params: [Param<'_>; 1] = [(&workers, Type::TEXT_ARRAY)];
+        let alive = self.catalogue().query(Repeat::Always, ALIVE, &params).await?;
+        workers.retain(|worker| alive.iter().all(|row| row.get::<_, &str>(0) != worker));
+        let params: [Param<'_>; 1] = [(&workers, Type::TEXT_ARRAY)];
+        let rows = try_join_all(
+            self.databases
+                .iter()
+                .map(|shard| shard.query(Repeat::Always, "SELECT release_chunks($1)", &params)),
+        )
+        .await?;
+        rows.iter().flatten().map(|row| read_serial(row.get(0))).sum()
+    }
+}
+
+/// A claim whose answer got lost is repeated: the chunk is on record as this worker's, and goes to
+/// another when it has been silent for long enough.
+async fn claim_on(shard: &Database, worker: &str, terms: ClaimTerms) -> Result<Option<Chunk>> {
+    let silent_since = terms.now.checked_sub(terms.silent).unwrap_or(Timestamp::MIN);
+    let (now, silent_since) = (Time::new(terms.now), Time::new(silent_since));
+    let attempts_max = i32::try_from(terms.attempts_max).unwrap_or(i32::MAX);
+    let params: [Param<'_>; 4] = [
+        (&worker, Type::TEXT),
+        (&now, Type::TIMESTAMPTZ),
+        (&silent_since, Type::TIMESTAMPTZ),
+        (&attempts_max, Type::INT4),
+    ];
+    loop {
+        let rows = shard.query(Repeat::Always, CLAIM, &params).await?;
+        let row = rows.first().ok_or_else(|| corrupt("a claim came to nothing"))?;
+        match row.get("outcome") {
+            "claimed" => return read_chunk(row).map(Some),
+            // A chunk became a dead letter. There may be another one.
+            "buried" => {}
+            _ => return Ok(None),
+        }
+    }
+}
+
+/// Repeated without knowing: the second time finds that the claim has ended, and changes nothing.
+pub(super) async fn fail(
+    shard: &Database,
+    chunk: &Chunk,
+    error: &str,
+    retry_at: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<bool> {
+    let rows = shard
+        .query(
+            Repeat::Always,
+            "SELECT fail_chunk($1, $2, $3, $4, $5, $6)",
+            &[
+                (&chunk.batch.0, Type::INT8),
+                (&write_count(chunk.number), Type::INT8),
+                (&chunk.token, Type::INT8),
+                (&error, Type::TEXT),
+                (&retry_at.map(Time::new), Type::TIMESTAMPTZ),
+                (&Time::new(now), Type::TIMESTAMPTZ),
+            ],
+        )
+        .await?;
+    Ok(rows.first().is_some_and(|row| row.get(0)))
+}
+
+/// Not repeated without knowing: whoever decides wants to know whether it counted.
+pub(super) async fn settle(
+    shard: &Database,
+    batch: BatchId,
+    number: u64,
+    verdict: Verdict,
+    now: Timestamp,
+) -> Result<bool> {
+    let rows = shard
+        .query(
+            Repeat::Undone,
+            "SELECT settle_chunk($1, $2, $3, $4)",
+            &[
+                (&batch.0, Type::INT8),
+                (&write_count(number), Type::INT8),
+                (&(verdict == Verdict::Abandon), Type::BOOL),
+                (&Time::new(now), Type::TIMESTAMPTZ),
+            ],
+        )
+        .await?;
+    Ok(rows.first().is_some_and(|row| row.get(0)))
+}

@@ -1,0 +1,131 @@
+//! Counting scans: one statement for each table that the codes are in.
+
+use storage::{CodeKey, CodeStatus, Ledger, Result};
+use tokio_postgres::Row;
+use tokio_postgres::types::Type;
+
+use super::tables::{CodeTable, table_number};
+use super::{read_status, sql};
+use crate::PostgresStore;
+use crate::counters::write_count;
+use crate::database::{Database, Repeat};
+use crate::error;
+use crate::session::Param;
+use crate::time::Time;
+
+/// Codes in one table that are remembered the same way, by serial, column by column.
+struct Group {
+    table: CodeTable,
+    ledger: Ledger,
+    /// Where each code is in what was asked.
+    places: Vec<usize>,
+    serials: Vec<i64>,
+    batches: Vec<i64>,
+    ids: Vec<i64>,
+    scans: Vec<i64>,
+}
+
+impl Group {
+    fn new(table: CodeTable, asked: &[(CodeKey, u64)], places: &[usize]) -> Self {
+        let column = |value: fn(&(CodeKey, u64)) -> i64| {
+            places.iter().map(|place| value(&asked[*place])).collect()
+        };
+        Self {
+            table,
+            ledger: asked[places[0]].0.ledger,
+            places: places.to_vec(),
+            serials: column(|(key, _)| write_count(key.serial)),
+            batches: column(|(key, _)| key.batch.0),
+            ids: column(|(key, _)| key.id),
+            scans: column(|(_, scans)| write_count(*scans)),
+        }
+    }
+
+    fn params<'a>(&'a self, type_id: &'a i64, now: &'a Time) -> [Param<'a>; 6] {
+        [
+            (&self.serials, Type::INT8_ARRAY),
+            (&self.batches, Type::INT8_ARRAY),
+            (&self.ids, Type::INT8_ARRAY),
+            (&self.scans, Type::INT8_ARRAY),
+            (type_id, Type::INT8),
+            (now, Type::TIMESTAMPTZ),
+        ]
+    }
+
+    /// Puts what came back where it was asked for.
+    fn read(&self, rows: &[Row], found: &mut [Option<CodeStatus>]) -> Result<()> {
+        for row in rows {
+            if let Ok(at) = self.serials.binary_search(&row.get("serial")) {
+                found[self.places[at]] = Some(read_status(row)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The same for everybody, so that no two wait for each other: table, ledger, serial.
+fn place_in_order((key, _): &(CodeKey, u64)) -> (u64, bool, u64) {
+    (table_number(key.serial), key.ledger == Ledger::Derived, key.serial)
+}
+
+impl PostgresStore {
+    pub(super) async fn count_scans(
+        &self,
+        asked: &[(CodeKey, u64)],
+        now: Time,
+    ) -> Result<Vec<Option<CodeStatus>>> {
+        let mut found = vec![None; asked.len()];
+        let Some((first, _)) = asked.first() else { return Ok(found) };
+        let Some(shard) = self.shard_of(first.type_id) else { return Ok(found) };
+        let mut places: Vec<usize> = (0..asked.len()).collect();
+        places.sort_by_key(|place| place_in_order(&asked[*place]));
+        let mut groups = Vec::new();
+        for places in places.chunk_by(|a, b| {
+            let ((a, a_ledger, _), (b, b_ledger, _)) =
+                (place_in_order(&asked[*a]), place_in_order(&asked[*b]));
+            (a, a_ledger) == (b, b_ledger)
+        }) {
+            let number = table_number(asked[places[0]].0.serial);
+            if let Some(table) = self.code_table(shard, first.type_id, number).await? {
+                groups.push(Group::new(table, asked, places));
+            }
+        }
+        match groups.as_slice() {
+            [] => {}
+            // Not repeated without knowing: a scan must not count twice.
+            [group] => {
+                let sql = sql::count(&group.table.name, group.ledger);
+                let params = group.params(&first.type_id.0, &now);
+                let rows = shard.query_as(group.table.keep, Repeat::Undone, &sql, &params).await?;
+                group.read(&rows, &mut found)?;
+            }
+            groups => count_together(shard, groups, first.type_id.0, now, &mut found).await?,
+        }
+        Ok(found)
+    }
+}
+
+/// Several tables in one transaction, so that all scans count or none.
+async fn count_together(
+    shard: &Database,
+    groups: &[Group],
+    type_id: i64,
+    now: Time,
+    found: &mut [Option<CodeStatus>],
+) -> Result<()> {
+    let failed = |error: tokio_postgres::Error| error::from_database(&error);
+    shard
+        .within(shard.limits.step, async {
+            let mut session = shard.session().await?;
+            let limit_ms = shard.limits.step.as_millis();
+            session.begin(limit_ms, limit_ms).await.map_err(failed)?;
+            for group in groups {
+                let sql = sql::count(&group.table.name, group.ledger);
+                let params = group.params(&type_id, &now);
+                let rows = session.query(group.table.keep, &sql, &params).await.map_err(failed)?;
+                group.read(&rows, found)?;
+            }
+            session.commit().await.map_err(failed)
+        })
+        .await
+}

@@ -1,0 +1,157 @@
+//! Batches on a real server: that nobody waits for anybody in a circle, and how fast codes are written.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use storage::{
+    Batch, BatchOrder, BatchState, BatchStore, ClaimTerms, CodeKey, CodeStore, DeadFilter,
+    IssueStore, Ledger, Ordered, Page, TypeStore, Verdict,
+};
+use storage_postgres::{PostgresSettings, PostgresStore};
+use support::Databases;
+
+const NOW: Timestamp = Timestamp::constant(1_790_000_000, 0);
+
+async fn open(databases: &Databases) -> Arc<PostgresStore> {
+    let settings =
+        PostgresSettings { step_timeout: Duration::from_secs(20), ..databases.settings() };
+    PostgresStore::open(settings).await.unwrap()
+}
+
+async fn order(store: &PostgresStore, name: &str, count: u64, chunk_serials: u64) -> Batch {
+    let spec = format!(r#"{{"tenant": "acme", "name": "{name}", "sequence": {{}}}}"#);
+    let id_type = serde_json::from_str(&spec).unwrap();
+    let type_id = store.create_type(&id_type, b"", NOW).await.unwrap().id;
+    let order = BatchOrder {
+        type_id,
+        revision: 0,
+        count,
+        bounds: (0, 1 << 60),
+        chunk_serials,
+        ledger: Ledger::Stored,
+        name: None,
+        metadata: None,
+        key_id: 0,
+        active_max: 1000,
+        codes_max: u64::MAX,
+        now: NOW,
+    };
+    match store.order_batch(&order).await.unwrap() {
+        Ordered::Done(batch) => batch,
+        refused => panic!("{refused:?}"),
+    }
+}
+
+fn terms() -> ClaimTerms {
+    ClaimTerms { silent: Duration::from_secs(1800), attempts_max: 3, now: NOW }
+}
+
+/// The server counts a deadlock when a session has been idle for a moment, or has ended.
+async fn deadlocks(databases: &Databases) -> i64 {
+    let sql = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+    databases.connect().await.query_one(sql, &[]).await.unwrap().get(0)
+}
+
+/// Makes chunks until none is left. Every third one fails first.
+async fn work(store: Arc<PostgresStore>, worker: usize) {
+    let mut turn = worker;
+    while let Some(chunk) = store.claim_chunk(&worker.to_string(), terms()).await.unwrap() {
+        turn += 1;
+        if turn.is_multiple_of(3) {
+            store.fail_chunk(&chunk, "on purpose", None, NOW).await.unwrap();
+        } else {
+            store.finish_chunk(&chunk, NOW).await.unwrap();
+        }
+    }
+}
+
+/// Decides about dead letters for a while.
+async fn settle(store: Arc<PostgresStore>) {
+    for round in 0..20 {
+        let filter = DeadFilter { limit: 100, ..DeadFilter::default() };
+        for dead in store.dead_chunks(&filter).await.unwrap() {
+            let verdict = if round % 2 == 0 { Verdict::Retry } else { Verdict::Abandon };
+            store.settle_chunk(dead.batch, dead.number, verdict, NOW).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn workers_and_those_who_cancel_do_not_block_each_other() {
+    const SERIALS: u64 = 40 * 2000;
+    let databases = Databases::create(1).await;
+    let store = open(&databases).await;
+    let mut batches = Vec::new();
+    for number in 0..4 {
+        batches.push(order(&store, &format!("code{number}"), SERIALS, 2000).await);
+    }
+    let mut tasks: Vec<_> =
+        (0..4).map(|worker| tokio::spawn(work(Arc::clone(&store), worker))).collect();
+    tasks.push(tokio::spawn(settle(Arc::clone(&store))));
+    for batch in &batches {
+        // In the middle of it.
+        while store.batch(batch.id).await.unwrap().unwrap().made < SERIALS / 10 {}
+        store.cancel_batch(batch.id, NOW).await.unwrap();
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    for batch in batches {
+        let now = store.batch(batch.id).await.unwrap().unwrap();
+        assert!(matches!(now.state, BatchState::Cancelled | BatchState::Completed), "{now:?}");
+        let page = Page { after: 0, limit: 1000 };
+        let gaps = store.list_gaps(batch.type_id, page).await.unwrap();
+        let lost: u64 = gaps.iter().map(|gap| gap.span.serials.end - gap.span.serials.start).sum();
+        assert_eq!(now.made + lost, SERIALS);
+        let made = store.made(batch.id).await.unwrap();
+        assert_eq!(made.iter().map(|range| range.end - range.start).sum::<u64>(), now.made);
+        let sql = format!("SELECT count(*) FROM codes_{}_0", batch.type_id.0);
+        let rows = databases.connect().await.query(&sql, &[]).await;
+        let rows: i64 = rows.map_or(0, |rows| rows[0].get(0));
+        assert_eq!(rows.unsigned_abs(), now.made);
+    }
+    assert_eq!(deadlocks(&databases).await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_of_scans_in_any_order_do_not_block_each_other() {
+    const CODES: u64 = 200;
+    const ROUNDS: u64 = 20;
+    let databases = Databases::create(1).await;
+    let store = open(&databases).await;
+    let batch = order(&store, "code", CODES, CODES).await;
+    work(Arc::clone(&store), 0).await;
+    let key = |position| CodeKey {
+        type_id: batch.type_id,
+        batch: batch.id,
+        ledger: Ledger::Stored,
+        serial: batch.serials.start + position,
+        id: batch.id.code_id(position),
+    };
+    let tasks: Vec<_> = (0..6)
+        .map(|task| {
+            let mut scans: Vec<_> = (0..CODES).map(|position| (key(position), 1)).collect();
+            if task % 2 == 0 {
+                scans.reverse();
+            }
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                for _ in 0..ROUNDS {
+                    let found = store.scan(&scans, NOW).await.unwrap();
+                    assert!(found.iter().all(Option::is_some));
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    for position in 0..CODES {
+        let status = store.code(&key(position)).await.unwrap().unwrap();
+        assert_eq!(status.scans, 6 * ROUNDS);
+    }
+    assert_eq!(deadlocks(&databases).await, 0);
+}

@@ -1,0 +1,238 @@
+//! Batches on record, and the trait that they and their chunks answer to.
+
+use std::ops::Range;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use rusqlite::{Connection, Row, params};
+use storage::{
+    Batch, BatchFilter, BatchId, BatchOrder, BatchState, BatchStore, Chunk, ClaimTerms, DeadChunk,
+    DeadFilter, Ledger, Ordered, Result, TypeId, Verdict, Void,
+};
+
+use crate::error::{StepResult, corrupt};
+use crate::time::Millis;
+use crate::{SqliteStore, chunks, claims, dead_letters, orders};
+
+// Reads backwards from the last one, so that the latest are found first.
+const LIST: &str = "
+    SELECT * FROM batches
+    WHERE id < ?1 AND (?2 IS NULL OR state = ?2)
+      AND (?3 IS NULL OR type_id IN (SELECT value FROM json_each(?3)))
+    ORDER BY id DESC LIMIT ?4";
+
+/// A column that may hold a time.
+fn read_time(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Timestamp>> {
+    Ok(row.get::<_, Option<Millis>>(column)?.map(|millis| millis.0))
+}
+
+/// Two columns that say that and why something is void.
+pub(crate) fn read_void(row: &Row<'_>, at: &str, reason: &str) -> rusqlite::Result<Option<Void>> {
+    match read_time(row, at)? {
+        Some(at) => Ok(Some(Void { at, reason: row.get(reason)? })),
+        None => Ok(None),
+    }
+}
+
+/// How the codes of the batch in a row are remembered.
+pub(crate) fn read_ledger(row: &Row<'_>) -> rusqlite::Result<Ledger> {
+    Ok(if row.get("derived")? { Ledger::Derived } else { Ledger::Stored })
+}
+
+fn read_row(row: &Row<'_>) -> StepResult<Batch> {
+    let name: String = row.get("state")?;
+    let state = BatchState::ALL.into_iter().find(|state| state.name() == name);
+    Ok(Batch {
+        id: BatchId(row.get("id")?),
+        type_id: TypeId(row.get("type_id")?),
+        serials: row.get("start")?..row.get("stop")?,
+        chunk_serials: row.get("chunk_serials")?,
+        ledger: read_ledger(row)?,
+        state: state.ok_or_else(|| corrupt(format!("a batch is in the state {name:?}")))?,
+        made: row.get("made")?,
+        abandoned: row.get("abandoned")?,
+        dead_chunks: row.get("dead_chunks")?,
+        error: row.get("error")?,
+        name: row.get("name")?,
+        metadata: row.get("metadata")?,
+        key_id: row.get("key_id")?,
+        created_at: row.get::<_, Millis>("created_at")?.0,
+        started_at: read_time(row, "started_at")?,
+        finished_at: read_time(row, "finished_at")?,
+        recalled: read_void(row, "recalled_at", "recall_reason")?,
+    })
+}
+
+/// A batch as it is now.
+pub(crate) fn find(connection: &Connection, id: BatchId) -> StepResult<Option<Batch>> {
+    connection
+        .prepare_cached("SELECT * FROM batches WHERE id = ?1")?
+        .query_and_then([id.0], read_row)?
+        .next()
+        .transpose()
+}
+
+/// Types as a parameter of a statement.
+pub(crate) fn type_list(types: Option<&[TypeId]>) -> StepResult<Option<String>> {
+    types
+        .map(serde_json::to_string)
+        .transpose()
+        .map_err(|error| corrupt(format!("a list of types: {error}")))
+}
+
+/// A limit as a parameter of a statement.
+pub(crate) fn limit(limit: usize) -> i64 {
+    i64::try_from(limit).unwrap_or(i64::MAX)
+}
+
+fn list(connection: &Connection, filter: &BatchFilter) -> StepResult<Vec<Batch>> {
+    connection
+        .prepare_cached(LIST)?
+        .query_and_then(
+            params![
+                filter.before.map_or(i64::MAX, |id| id.0),
+                filter.state.map(BatchState::name),
+                type_list(filter.types.as_deref())?,
+                limit(filter.limit)
+            ],
+            read_row,
+        )?
+        .collect()
+}
+
+fn of_type(connection: &Connection, type_id: TypeId) -> StepResult<Vec<Batch>> {
+    connection
+        .prepare_cached("SELECT * FROM batches WHERE type_id = ?1 ORDER BY start")?
+        .query_and_then([type_id.0], read_row)?
+        .collect()
+}
+
+fn recall(
+    connection: &Connection,
+    id: BatchId,
+    reason: &str,
+    now: Timestamp,
+) -> StepResult<Option<Batch>> {
+    connection
+        .prepare_cached(
+            "UPDATE batches SET recalled_at = ?2, recall_reason = ?3
+             WHERE id = ?1 AND recalled_at IS NULL",
+        )?
+        .execute(params![id.0, Millis(now), reason])?;
+    find(connection, id)
+}
+
+/// What is made: all but what is left to do and what was given up.
+fn made(connection: &Connection, id: BatchId) -> StepResult<Vec<Range<u64>>> {
+    let Some(batch) = find(connection, id)? else { return Ok(Vec::new()) };
+    let mut unmade: Vec<Range<u64>> = connection
+        .prepare_cached(
+            "SELECT start, stop FROM gaps
+             WHERE type_id = ?1 AND period = '' AND start >= ?2 AND start < ?3",
+        )?
+        .query_map(params![batch.type_id.0, batch.serials.start, batch.serials.end], |row| {
+            Ok(row.get(0)?..row.get(1)?)
+        })?
+        .collect::<rusqlite::Result<_>>()?;
+    unmade.extend(orders::unmade(connection, &batch)?);
+    unmade.sort_by_key(|serials| serials.start);
+    let mut made = Vec::new();
+    let mut start = batch.serials.start;
+    for serials in unmade {
+        if start < serials.start {
+            made.push(start..serials.start);
+        }
+        start = serials.end;
+    }
+    if start < batch.serials.end {
+        made.push(start..batch.serials.end);
+    }
+    Ok(made)
+}
+
+#[async_trait]
+impl BatchStore for SqliteStore {
+    async fn order_batch(&self, order: &BatchOrder) -> Result<Ordered> {
+        let order = order.clone();
+        self.writer.run(move |connection| orders::order(connection, &order)).await
+    }
+
+    async fn batch(&self, id: BatchId) -> Result<Option<Batch>> {
+        self.readers.run(move |connection| find(connection, id)).await
+    }
+
+    async fn batches(&self, filter: &BatchFilter) -> Result<Vec<Batch>> {
+        let filter = filter.clone();
+        self.readers.run(move |connection| list(connection, &filter)).await
+    }
+
+    async fn batches_of_type(&self, type_id: TypeId) -> Result<Vec<Batch>> {
+        self.readers.run(move |connection| of_type(connection, type_id)).await
+    }
+
+    async fn claim_chunk(&self, worker: &str, terms: ClaimTerms) -> Result<Option<Chunk>> {
+        let worker = worker.to_owned();
+        self.writer.run(move |connection| claims::claim(connection, &worker, terms)).await
+    }
+
+    async fn finish_chunk(&self, chunk: &Chunk, now: Timestamp) -> Result<bool> {
+        let chunk = chunk.clone();
+        self.writer.run(move |connection| chunks::finish(connection, &chunk, now)).await
+    }
+
+    async fn fail_chunk(
+        &self,
+        chunk: &Chunk,
+        error: &str,
+        retry_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let (chunk, error) = (chunk.clone(), error.to_owned());
+        self.writer
+            .run(move |connection| chunks::fail(connection, &chunk, &error, retry_at, now))
+            .await
+    }
+
+    /// One process at a time: whoever else has claimed anything is gone.
+    async fn release_lost_chunks(&self, instance: &str) -> Result<u64> {
+        let instance = instance.to_owned();
+        self.writer.run(move |connection| claims::release(connection, &instance)).await
+    }
+
+    async fn made(&self, id: BatchId) -> Result<Vec<Range<u64>>> {
+        self.readers.run(move |connection| made(connection, id)).await
+    }
+
+    async fn cancel_batch(&self, id: BatchId, now: Timestamp) -> Result<Option<Batch>> {
+        self.writer.run(move |connection| orders::cancel(connection, id, now)).await
+    }
+
+    async fn recall_batch(
+        &self,
+        id: BatchId,
+        reason: &str,
+        now: Timestamp,
+    ) -> Result<Option<Batch>> {
+        let reason = reason.to_owned();
+        self.writer.run(move |connection| recall(connection, id, &reason, now)).await
+    }
+
+    async fn dead_chunks(&self, filter: &DeadFilter) -> Result<Vec<DeadChunk>> {
+        let filter = filter.clone();
+        self.readers.run(move |connection| dead_letters::list(connection, &filter)).await
+    }
+
+    async fn settle_chunk(
+        &self,
+        batch: BatchId,
+        number: u64,
+        verdict: Verdict,
+        now: Timestamp,
+    ) -> Result<bool> {
+        // A number that no row can have.
+        let Ok(number) = i64::try_from(number) else { return Ok(false) };
+        self.writer
+            .run(move |connection| dead_letters::settle(connection, batch, number, verdict, now))
+            .await
+    }
+}

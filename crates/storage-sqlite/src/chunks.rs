@@ -1,0 +1,115 @@
+//! Chunks that somebody works on: how they end.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, params};
+use storage::Chunk;
+
+use crate::codes;
+use crate::error::StepResult;
+use crate::time::Millis;
+
+/// What changes for a batch.
+#[derive(Default)]
+pub(crate) struct Progress<'a> {
+    pub(crate) made: u64,
+    pub(crate) abandoned: u64,
+    pub(crate) dead_chunks: i64,
+    pub(crate) error: Option<&'a str>,
+}
+
+/// Notes what has changed for a batch, and where it stands now.
+pub(crate) fn advance(
+    connection: &Connection,
+    batch: i64,
+    progress: &Progress<'_>,
+    now: Timestamp,
+) -> StepResult<()> {
+    let Progress { made, abandoned, dead_chunks, error } = progress;
+    connection
+        .prepare_cached(
+            "UPDATE batches SET made = made + ?2, abandoned = abandoned + ?3,
+                 dead_chunks = dead_chunks + ?4, error = coalesce(?5, error)
+             WHERE id = ?1",
+        )?
+        .execute(params![batch, made, abandoned, dead_chunks, error])?;
+    connection
+        .prepare_cached(
+            "UPDATE batches SET
+                 state = CASE WHEN made + abandoned = stop - start THEN 'completed'
+                              WHEN dead_chunks > 0 THEN 'needs_attention'
+                              ELSE 'running' END,
+                 finished_at = CASE WHEN made + abandoned = stop - start THEN ?2 END
+             WHERE id = ?1",
+        )?
+        .execute(params![batch, Millis(now)])?;
+    Ok(())
+}
+
+/// Whether a claim is in force. Whatever ends one changes the token or removes the row.
+fn in_force(connection: &Connection, chunk: &Chunk) -> StepResult<bool> {
+    let in_force = connection
+        .prepare_cached(
+            "SELECT EXISTS (
+                 SELECT 1 FROM chunks WHERE batch = ?1 AND number = ?2 AND token = ?3)",
+        )?
+        .query_one(params![chunk.batch.0, chunk.number, chunk.token], |row| row.get(0))?;
+    Ok(in_force)
+}
+
+/// Writes the rows of a chunk and takes it off what is left to do.
+pub(crate) fn finish(connection: &Connection, chunk: &Chunk, now: Timestamp) -> StepResult<bool> {
+    if !in_force(connection, chunk)? {
+        return Ok(false);
+    }
+    codes::insert(connection, chunk)?;
+    connection
+        .prepare_cached("DELETE FROM chunks WHERE batch = ?1 AND number = ?2")?
+        .execute(params![chunk.batch.0, chunk.number])?;
+    let made = chunk.serials.end - chunk.serials.start;
+    advance(connection, chunk.batch.0, &Progress { made, ..Progress::default() }, now)?;
+    Ok(true)
+}
+
+/// Notes that a chunk failed.
+pub(crate) fn fail(
+    connection: &Connection,
+    chunk: &Chunk,
+    error: &str,
+    retry_at: Option<Timestamp>,
+    now: Timestamp,
+) -> StepResult<bool> {
+    if !in_force(connection, chunk)? {
+        return Ok(false);
+    }
+    let Some(retry_at) = retry_at else {
+        let number = i64::try_from(chunk.number).unwrap_or(i64::MAX);
+        bury(connection, (chunk.batch.0, number), error, now)?;
+        return Ok(true);
+    };
+    connection
+        .prepare_cached(
+            "UPDATE chunks SET state = 'waiting', since = ?3, token = token + 1, error = ?4
+             WHERE batch = ?1 AND number = ?2",
+        )?
+        .execute(params![chunk.batch.0, chunk.number, Millis(retry_at), error])?;
+    let progress = Progress { error: Some(error), ..Progress::default() };
+    advance(connection, chunk.batch.0, &progress, now)?;
+    Ok(true)
+}
+
+/// Makes a dead letter of a chunk.
+pub(crate) fn bury(
+    connection: &Connection,
+    (batch, number): (i64, i64),
+    error: &str,
+    now: Timestamp,
+) -> StepResult<()> {
+    connection
+        .prepare_cached(
+            "UPDATE chunks SET state = 'dead', since = ?3, token = token + 1, error = ?4
+             WHERE batch = ?1 AND number = ?2",
+        )?
+        .execute(params![batch, number, Millis(now), error])?;
+    let progress = Progress { dead_chunks: 1, error: Some(error), ..Progress::default() };
+    advance(connection, batch, &progress, now)
+}

@@ -1,0 +1,234 @@
+//! Codes: the rows that a chunk writes, and what happens to them later.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use storage::{
+    BatchId, CODES_PER_TABLE, Chunk, CodeKey, CodeStatus, CodeStore, Ledger, Result, TypeId, Void,
+};
+
+use crate::SqliteStore;
+use crate::batches::{read_ledger, read_void};
+use crate::error::StepResult;
+use crate::time::Millis;
+
+const STATUS: &str = "scans, first_scanned_at, void_at, void_reason";
+
+/// The table of a serial.
+fn table(type_id: TypeId, serial: u64) -> String {
+    format!("codes_{}_{}", type_id.0, serial / CODES_PER_TABLE)
+}
+
+/// Makes a table if it is not there. The serial is the row's own number, so that rows in order of
+/// serials are appended, which is the cheapest insert there is.
+fn make_table(connection: &Connection, table: &str) -> StepResult<()> {
+    if !connection.table_exists(None, table)? {
+        connection.execute_batch(&format!(
+            "CREATE TABLE {table} (
+                 serial           INTEGER PRIMARY KEY,
+                 id               INTEGER NOT NULL,
+                 scans            INTEGER NOT NULL DEFAULT 0,
+                 first_scanned_at INTEGER,
+                 void_at          INTEGER,
+                 void_reason      TEXT
+             ) STRICT"
+        ))?;
+    }
+    Ok(())
+}
+
+/// Writes the rows of a chunk. Others wait meanwhile, so the loop does nothing but bind and step.
+pub(crate) fn insert(connection: &Connection, chunk: &Chunk) -> StepResult<()> {
+    let mut serial = chunk.serials.start;
+    while serial < chunk.serials.end {
+        let table = table(chunk.type_id, serial);
+        make_table(connection, &table)?;
+        let border = (serial / CODES_PER_TABLE + 1) * CODES_PER_TABLE;
+        let end = chunk.serials.end.min(border);
+        let mut statement =
+            connection.prepare(&format!("INSERT INTO {table} (serial, id) VALUES (?1, ?2)"))?;
+        for serial in serial..end {
+            let position = chunk.position + (serial - chunk.serials.start);
+            statement.raw_bind_parameter(1, serial.cast_signed())?;
+            statement.raw_bind_parameter(2, chunk.batch.code_id(position))?;
+            statement.raw_execute()?;
+        }
+        serial = end;
+    }
+    Ok(())
+}
+
+/// What there is to know about a batch when one of its codes is looked at.
+#[derive(Clone)]
+struct Origin {
+    serials: Range<u64>,
+    ledger: Ledger,
+    recalled: Option<Void>,
+}
+
+fn origin(connection: &Connection, key: &CodeKey) -> StepResult<Option<Origin>> {
+    let origin = connection
+        .prepare_cached(
+            "SELECT start, stop, derived, recalled_at, recall_reason FROM batches
+             WHERE id = ?1 AND type_id = ?2",
+        )?
+        .query_one([key.batch.0, key.type_id.0], |row| {
+            Ok(Origin {
+                serials: row.get("start")?..row.get("stop")?,
+                ledger: read_ledger(row)?,
+                recalled: read_void(row, "recalled_at", "recall_reason")?,
+            })
+        })
+        .optional()?;
+    Ok(origin)
+}
+
+fn read_status(row: &Row<'_>) -> rusqlite::Result<CodeStatus> {
+    Ok(CodeStatus {
+        scans: row.get("scans")?,
+        first_scanned_at: row.get::<_, Option<Millis>>("first_scanned_at")?.map(|time| time.0),
+        void: read_void(row, "void_at", "void_reason")?,
+    })
+}
+
+/// What happens to a code.
+#[derive(Clone, Copy)]
+enum Event<'a> {
+    Scanned(u64),
+    Voided(&'a str),
+}
+
+/// Lets something happen to a code of a known batch, if the code is there.
+fn happen(
+    connection: &Connection,
+    key: &CodeKey,
+    origin: &Origin,
+    event: Event<'_>,
+    now: Timestamp,
+) -> StepResult<Option<CodeStatus>> {
+    if !origin.serials.contains(&key.serial) {
+        return Ok(None);
+    }
+    let table = table(key.type_id, key.serial);
+    match origin.ledger {
+        Ledger::Stored if !connection.table_exists(None, table.as_str())? => return Ok(None),
+        Ledger::Stored => {}
+        Ledger::Derived => {
+            make_table(connection, &table)?;
+            connection
+                .prepare_cached(&format!(
+                    "INSERT INTO {table} (serial, id) VALUES (?1, ?2) ON CONFLICT DO NOTHING"
+                ))?
+                .execute(params![key.serial, key.id])?;
+        }
+    }
+    let change = match event {
+        Event::Scanned(_) => {
+            "scans = scans + ?2, first_scanned_at = coalesce(first_scanned_at, ?3)"
+        }
+        Event::Voided(_) => {
+            "void_reason = coalesce(void_reason, ?2), void_at = coalesce(void_at, ?3)"
+        }
+    };
+    let mut statement = connection.prepare_cached(&format!(
+        "UPDATE {table} SET {change} WHERE serial = ?1 RETURNING {STATUS}"
+    ))?;
+    let status = match event {
+        Event::Scanned(scans) => {
+            statement.query_one(params![key.serial, scans, Millis(now)], read_status)
+        }
+        Event::Voided(reason) => {
+            statement.query_one(params![key.serial, reason, Millis(now)], read_status)
+        }
+    };
+    Ok(status.optional()?.map(|status| with_recall(status, origin)))
+}
+
+/// What is known of the code itself comes first.
+fn with_recall(status: CodeStatus, origin: &Origin) -> CodeStatus {
+    CodeStatus { void: status.void.or_else(|| origin.recalled.clone()), ..status }
+}
+
+fn scan(
+    connection: &Connection,
+    scans: &[(CodeKey, u64)],
+    now: Timestamp,
+) -> StepResult<Vec<Option<CodeStatus>>> {
+    let mut origins: HashMap<BatchId, Option<Origin>> = HashMap::new();
+    let mut statuses = Vec::with_capacity(scans.len());
+    for (key, count) in scans {
+        let known = match origins.get(&key.batch) {
+            Some(known) => known,
+            None => origins.entry(key.batch).or_insert(origin(connection, key)?),
+        };
+        statuses.push(match known {
+            Some(known) => happen(connection, key, known, Event::Scanned(*count), now)?,
+            None => None,
+        });
+    }
+    Ok(statuses)
+}
+
+fn void(
+    connection: &Connection,
+    key: &CodeKey,
+    reason: &str,
+    now: Timestamp,
+) -> StepResult<Option<CodeStatus>> {
+    match origin(connection, key)? {
+        Some(origin) => happen(connection, key, &origin, Event::Voided(reason), now),
+        None => Ok(None),
+    }
+}
+
+fn look(connection: &Connection, key: &CodeKey) -> StepResult<Option<CodeStatus>> {
+    let Some(origin) = origin(connection, key)? else { return Ok(None) };
+    if !origin.serials.contains(&key.serial) {
+        return Ok(None);
+    }
+    let table = table(key.type_id, key.serial);
+    let found = if connection.table_exists(None, table.as_str())? {
+        connection
+            .prepare_cached(&format!("SELECT {STATUS} FROM {table} WHERE serial = ?1"))?
+            .query_one([key.serial], read_status)
+            .optional()?
+    } else {
+        None
+    };
+    let untouched = CodeStatus { scans: 0, first_scanned_at: None, void: None };
+    let status = match origin.ledger {
+        Ledger::Stored => found,
+        Ledger::Derived => Some(found.unwrap_or(untouched)),
+    };
+    Ok(status.map(|status| with_recall(status, &origin)))
+}
+
+#[async_trait]
+impl CodeStore for SqliteStore {
+    async fn scan(
+        &self,
+        scans: &[(CodeKey, u64)],
+        now: Timestamp,
+    ) -> Result<Vec<Option<CodeStatus>>> {
+        let scans = scans.to_vec();
+        self.writer.run(move |connection| scan(connection, &scans, now)).await
+    }
+
+    async fn code(&self, key: &CodeKey) -> Result<Option<CodeStatus>> {
+        let key = *key;
+        self.readers.run(move |connection| look(connection, &key)).await
+    }
+
+    async fn void_code(
+        &self,
+        key: &CodeKey,
+        reason: &str,
+        now: Timestamp,
+    ) -> Result<Option<CodeStatus>> {
+        let (key, reason) = (*key, reason.to_owned());
+        self.writer.run(move |connection| void(connection, &key, &reason, now)).await
+    }
+}

@@ -1,0 +1,404 @@
+//! Batches: orders for many codes, done in the background in chunks.
+//!
+//! ```text
+//!          claim                finish
+//! queued ────────▶ running ──────────────▶ done
+//!   ▲                │ │ fail, attempts left
+//!   ├────────────────┼─┘
+//!   │ retry          │ fail, or silent too often
+//!   └─────────── dead ◀┘ ──────▶ abandoned        a batch that is cancelled takes its chunks with it
+//! ```
+
+use std::ops::Range;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use idgen::spec::Ledger;
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::{Result, TypeId};
+
+/// Bits of a snowflake: counter, and counter with node.
+const COUNTER_BITS: u32 = 12;
+const TIME_SHIFT: u32 = 22;
+
+/// Snowflakes of one node in one millisecond.
+pub const SNOWFLAKES_PER_MS: u64 = 1 << COUNTER_BITS;
+
+/// 2024-01-01T00:00:00Z in milliseconds since 1970: the epoch of batch and code IDs.
+pub const SNOWFLAKE_EPOCH_MS: i64 = 1_704_067_200_000;
+
+/// A batch. A snowflake: the time of the order, and in the place of the node the shard of its tenant,
+/// so that it says where its rows are. The snowflakes behind it are those of its codes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct BatchId(pub i64);
+
+impl BatchId {
+    /// The batch that is ordered at a millisecond since [`SNOWFLAKE_EPOCH_MS`] on a shard.
+    pub fn new(ms: i64, shard: u16) -> Self {
+        Self(ms << TIME_SHIFT | i64::from(shard) << COUNTER_BITS)
+    }
+
+    /// The shard.
+    pub fn shard(self) -> u16 {
+        u16::try_from(self.0 >> COUNTER_BITS & 0x3ff).unwrap_or(0)
+    }
+
+    /// Milliseconds of snowflakes that a batch of so many codes takes, itself included.
+    pub fn span_ms(count: u64) -> u64 {
+        count / SNOWFLAKES_PER_MS + 1
+    }
+
+    /// The ID of one of its codes, counted from 0.
+    pub fn code_id(self, position: u64) -> i64 {
+        let behind = position + 1;
+        let ms = i64::try_from(behind / SNOWFLAKES_PER_MS).unwrap_or(i64::MAX);
+        let counter = i64::try_from(behind % SNOWFLAKES_PER_MS).unwrap_or(0);
+        self.0 + (ms << TIME_SHIFT) + counter
+    }
+}
+
+/// Where a batch stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BatchState {
+    /// No chunk was begun yet.
+    Queued,
+    /// Some were.
+    Running,
+    /// All are done, or abandoned.
+    Completed,
+    /// Some are dead letters. The others go on.
+    NeedsAttention,
+    /// Somebody stopped it.
+    Cancelled,
+}
+
+impl BatchState {
+    /// All states.
+    pub const ALL: [Self; 5] =
+        [Self::Queued, Self::Running, Self::Completed, Self::NeedsAttention, Self::Cancelled];
+
+    /// The stable name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Completed => "completed",
+            Self::NeedsAttention => "needs_attention",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether nothing will happen any more.
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Completed | Self::Cancelled)
+    }
+}
+
+/// An order.
+#[derive(Debug, Clone)]
+pub struct BatchOrder {
+    /// The type.
+    pub type_id: TypeId,
+    /// The revision of the type that the order was checked against.
+    pub revision: i64,
+    /// How many codes, at least one.
+    pub count: u64,
+    /// The first serial of the counter, and the end of what it may give out.
+    pub bounds: (u64, u64),
+    /// Serials of a chunk.
+    pub chunk_serials: u64,
+    /// How its codes are remembered. A derived batch is complete at once.
+    pub ledger: Ledger,
+    /// A name for people.
+    pub name: Option<String>,
+    /// Whatever the client wants to keep with it: JSON, as text.
+    pub metadata: Option<String>,
+    /// Who has ordered.
+    pub key_id: i64,
+    /// Batches of the tenant that may be under way, this one included.
+    pub active_max: u64,
+    /// Codes that the tenant may have ordered in all, this order included. Cancelled batches count
+    /// with what was made.
+    pub codes_max: u64,
+    /// When.
+    pub now: Timestamp,
+}
+
+/// What became of an order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "the large one is the usual one")]
+pub enum Ordered {
+    /// It is on record.
+    Done(Batch),
+    /// The counter cannot give so many; it has given so many so far.
+    NoRoom {
+        /// Serials drawn so far.
+        drawn: u64,
+    },
+    /// The tenant has so many batches under way.
+    TooManyActive {
+        /// Batches under way.
+        active: u64,
+    },
+    /// The tenant has ordered so many codes so far.
+    OverQuota {
+        /// Codes ordered.
+        ordered: u64,
+    },
+}
+
+/// That and why something is no longer genuine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Void {
+    /// Since when.
+    pub at: Timestamp,
+    /// Why.
+    pub reason: String,
+}
+
+/// A batch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Batch {
+    /// Its number.
+    pub id: BatchId,
+    /// The type.
+    pub type_id: TypeId,
+    /// The serials of its codes.
+    pub serials: Range<u64>,
+    /// Serials of a chunk.
+    pub chunk_serials: u64,
+    /// How its codes are remembered.
+    pub ledger: Ledger,
+    /// Where it stands.
+    pub state: BatchState,
+    /// Codes that are made.
+    pub made: u64,
+    /// Codes of chunks that were abandoned.
+    pub abandoned: u64,
+    /// Chunks that are dead letters.
+    pub dead_chunks: u64,
+    /// The last error of a chunk.
+    pub error: Option<String>,
+    /// A name for people.
+    pub name: Option<String>,
+    /// What the client wanted to keep with it.
+    pub metadata: Option<String>,
+    /// Who has ordered.
+    pub key_id: i64,
+    /// When it was ordered.
+    pub created_at: Timestamp,
+    /// When the first chunk was begun.
+    pub started_at: Option<Timestamp>,
+    /// When it came to its final state.
+    pub finished_at: Option<Timestamp>,
+    /// That its codes are void.
+    pub recalled: Option<Void>,
+}
+
+impl Batch {
+    /// How many codes were ordered.
+    pub fn count(&self) -> u64 {
+        self.serials.end - self.serials.start
+    }
+
+    /// How many chunks it has.
+    pub fn chunks(&self) -> u64 {
+        match self.ledger {
+            Ledger::Stored => self.count().div_ceil(self.chunk_serials),
+            Ledger::Derived => 0,
+        }
+    }
+
+    /// The serials of a chunk.
+    pub fn chunk(&self, number: u64) -> Range<u64> {
+        let start = self.serials.start + number * self.chunk_serials;
+        start..self.serials.end.min(start + self.chunk_serials)
+    }
+}
+
+/// Which batches to list.
+#[derive(Debug, Clone, Default)]
+pub struct BatchFilter {
+    /// Only of these types. None is all.
+    pub types: Option<Vec<TypeId>>,
+    /// Only in this state.
+    pub state: Option<BatchState>,
+    /// Only those that were ordered before this one.
+    pub before: Option<BatchId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A chunk that a worker has claimed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Chunk {
+    /// The batch.
+    pub batch: BatchId,
+    /// The type.
+    pub type_id: TypeId,
+    /// Which one of the batch, from 0.
+    pub number: u64,
+    /// Its serials.
+    pub serials: Range<u64>,
+    /// The position of its first code in the batch.
+    pub position: u64,
+    /// Which attempt this is, from 1.
+    pub attempt: u32,
+    /// Grows with every claim. A claim with an old token can change nothing any more.
+    pub token: i64,
+}
+
+/// Terms of a claim.
+#[derive(Debug, Clone, Copy)]
+pub struct ClaimTerms {
+    /// A chunk whose worker has been silent for so long is given to another.
+    pub silent: Duration,
+    /// A chunk that was claimed so often and is silent is a dead letter.
+    pub attempts_max: u32,
+    /// When.
+    pub now: Timestamp,
+}
+
+/// A chunk that automatic retries gave up on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadChunk {
+    /// The batch.
+    pub batch: BatchId,
+    /// The type.
+    pub type_id: TypeId,
+    /// Which one of the batch, from 0.
+    pub number: u64,
+    /// Its serials.
+    pub serials: Range<u64>,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// The last error.
+    pub error: String,
+    /// Since when it is a dead letter.
+    pub died_at: Timestamp,
+}
+
+/// Which dead letters are meant.
+#[derive(Debug, Clone, Default)]
+pub struct DeadFilter {
+    /// Only of these types. None is all.
+    pub types: Option<Vec<TypeId>>,
+    /// Only of this batch.
+    pub batch: Option<BatchId>,
+    /// Only this chunk of the batch.
+    pub chunk: Option<u64>,
+    /// Only those behind this one, in order of batch and chunk.
+    pub after: Option<(BatchId, u64)>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// What to do with a dead letter.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Try again, with all attempts.
+    Retry,
+    /// Give it up. Its serials become a gap with reason `abandoned`.
+    Abandon,
+}
+
+/// Remembers batches and their chunks.
+#[async_trait]
+pub trait BatchStore {
+    /// Draws the serials and takes the order on record, in one step. Marks the type as used.
+    /// [`StoreError::Stale`](crate::StoreError) if the type has another revision,
+    /// [`StoreError::NotFound`](crate::StoreError) if it is not there or retired. A
+    /// [stored](Ledger::Stored) batch is queued with its chunks, a [derived](Ledger::Derived) one is
+    /// complete.
+    async fn order_batch(&self, order: &BatchOrder) -> Result<Ordered>;
+
+    /// A batch.
+    async fn batch(&self, id: BatchId) -> Result<Option<Batch>>;
+
+    /// Batches, the latest first.
+    async fn batches(&self, filter: &BatchFilter) -> Result<Vec<Batch>>;
+
+    /// Every batch of a type, in order of serials, for those who look for the batch of a code.
+    async fn batches_of_type(&self, type_id: TypeId) -> Result<Vec<Batch>>;
+
+    /// Takes a chunk that waits and whose time has come, or whose worker was silent for too long. The
+    /// tenant that was served least recently comes first, then its oldest batch, then the lowest
+    /// chunk. The batch is running from the first claim on. A chunk that was silent too often becomes
+    /// a dead letter on the way.
+    async fn claim_chunk(&self, worker: &str, terms: ClaimTerms) -> Result<Option<Chunk>>;
+
+    /// Writes the rows of a chunk and notes that it is done, in one step. The last one completes the
+    /// batch. False if the claim is not in force any more; then nothing has changed.
+    async fn finish_chunk(&self, chunk: &Chunk, now: Timestamp) -> Result<bool>;
+
+    /// Notes that a chunk failed. It waits until `retry_at`, or is a dead letter. False if the claim
+    /// is not in force any more.
+    async fn fail_chunk(
+        &self,
+        chunk: &Chunk,
+        error: &str,
+        retry_at: Option<Timestamp>,
+        now: Timestamp,
+    ) -> Result<bool>;
+
+    /// Gives back the chunks that instances which are gone had claimed, so that others can have them
+    /// at once, and says how many these were. The worker of a claim is the name of an instance. A
+    /// store with one instance takes every other one than `instance` to be gone; elsewhere those are
+    /// gone that have no lease, or one that has run out.
+    async fn release_lost_chunks(&self, instance: &str) -> Result<u64>;
+
+    /// The serials of a batch that are made, in order and as few ranges as possible.
+    async fn made(&self, id: BatchId) -> Result<Vec<Range<u64>>>;
+
+    /// Stops a batch. Claims on its chunks are void, and the serials that were not made become gaps
+    /// with reason `batch_cancelled`. Returns it as it is now; one in a final state stays as it is.
+    async fn cancel_batch(&self, id: BatchId, now: Timestamp) -> Result<Option<Batch>>;
+
+    /// Makes every code of a batch void. Returns it as it is now; the first recall stays.
+    async fn recall_batch(
+        &self,
+        id: BatchId,
+        reason: &str,
+        now: Timestamp,
+    ) -> Result<Option<Batch>>;
+
+    /// Dead letters in order of batch and chunk.
+    async fn dead_chunks(&self, filter: &DeadFilter) -> Result<Vec<DeadChunk>>;
+
+    /// Decides about a dead letter. False if it is none (any more). The batch goes on, or is complete
+    /// when nothing is left to do.
+    async fn settle_chunk(
+        &self,
+        batch: BatchId,
+        number: u64,
+        verdict: Verdict,
+        now: Timestamp,
+    ) -> Result<bool>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ids_of_codes_follow_that_of_their_batch() {
+        let batch = BatchId::new(1000, 3);
+        assert_eq!(batch.shard(), 3);
+        assert_eq!(batch.code_id(0), batch.0 + 1);
+        assert_eq!(batch.code_id(SNOWFLAKES_PER_MS - 1), BatchId::new(1001, 3).0);
+        assert_eq!(batch.code_id(2 * SNOWFLAKES_PER_MS), BatchId::new(1002, 3).0 + 1);
+    }
+
+    #[test]
+    fn a_batch_takes_the_time_of_all_its_ids() {
+        for count in [1, 4094, 4095, 4096, 8191, 1_000_000] {
+            let last = BatchId::new(0, 0).code_id(count - 1);
+            let next = BatchId::new(i64::try_from(BatchId::span_ms(count)).unwrap(), 0).0;
+            assert!(last < next && next - last <= 1 << TIME_SHIFT, "{count}");
+        }
+    }
+}

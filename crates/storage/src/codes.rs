@@ -1,0 +1,62 @@
+//! Codes: what happens to a single one after it was made.
+
+use async_trait::async_trait;
+use idgen::spec::Ledger;
+use jiff::Timestamp;
+
+use crate::batches::{BatchId, Void};
+use crate::{Result, TypeId};
+
+/// Most codes in one table. A serial is in the table of its number divided by this.
+pub const CODES_PER_TABLE: u64 = 5_000_000;
+
+/// One code of a batch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CodeKey {
+    /// The type.
+    pub type_id: TypeId,
+    /// The batch that it was ordered with.
+    pub batch: BatchId,
+    /// How the batch remembers its codes.
+    pub ledger: Ledger,
+    /// Its serial.
+    pub serial: u64,
+    /// Its ID.
+    pub id: i64,
+}
+
+/// A code as it is after something happened to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodeStatus {
+    /// How often it was scanned.
+    pub scans: u64,
+    /// When it was first scanned.
+    pub first_scanned_at: Option<Timestamp>,
+    /// That it is void by itself, or else that its batch was recalled.
+    pub void: Option<Void>,
+}
+
+/// Remembers what happened to codes.
+#[async_trait]
+pub trait CodeStore {
+    /// Counts scans, so many for each code, and tells how each code stands afterwards. None for a
+    /// code of a stored batch that was not made (yet), and for any whose batch is not there. Whether
+    /// a batch was recalled is looked up in the same step. All keys are of the same type, and no code
+    /// is in there twice.
+    async fn scan(
+        &self,
+        scans: &[(CodeKey, u64)],
+        now: Timestamp,
+    ) -> Result<Vec<Option<CodeStatus>>>;
+
+    /// How a code stands, without counting. None like above.
+    async fn code(&self, key: &CodeKey) -> Result<Option<CodeStatus>>;
+
+    /// Makes a code void. Returns how it stands; the first reason stays.
+    async fn void_code(
+        &self,
+        key: &CodeKey,
+        reason: &str,
+        now: Timestamp,
+    ) -> Result<Option<CodeStatus>>;
+}
