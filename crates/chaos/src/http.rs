@@ -71,6 +71,25 @@ impl Http {
         }
     }
 
+    /// Sends a JSON document and returns status and answer, or none if there is no answer.
+    pub(crate) fn post(&self, url: &str, body: &Value, key: Option<&str>) -> Option<(u16, Value)> {
+        let mut request = Request::post(url);
+        if let Some(key) = key {
+            request = request.header("idempotency-key", key);
+        }
+        let request = request.body(body.to_string()).expect("it is well formed");
+        let (status, body, _) = read(self.0.run(request).ok()?).ok()?;
+        Some((status, body))
+    }
+
+    /// A text, or none if there is no such answer.
+    pub(crate) fn text(&self, url: &str) -> Option<String> {
+        let request = Request::get(url).body(()).expect("it is well formed");
+        let mut response = self.0.run(request).ok()?;
+        let found = response.status() == 200;
+        found.then(|| response.body_mut().read_to_string().ok()).flatten()
+    }
+
     /// A JSON document, or none if there is no such answer.
     pub(crate) fn get(&self, url: &str) -> Option<Value> {
         let request = Request::get(url).body(()).expect("it is well formed");

@@ -38,9 +38,12 @@ id_types:
   - { tenant: acme, name: badge, random: { alphabet: crockford32, length: 12, check: iso7064 } }
   - { name: ticket, random: { alphabet: hex, length: 3, allow_dense: true } }
   - { name: event, snowflake: {} }
+  - { name: seal, random: { alphabet: crockford32, length: 16, check: iso7064 } }
+  - { tenant: acme, name: cap, random: { alphabet: crockford32, length: 16 } }
+batches: { chunk_codes: 1000, retry_milliseconds: 200 }
 "#;
 
-/// The same, as the test sees them.
+/// Those that are issued one by one, as the test sees them.
 pub(crate) const TYPES: [IdType; 5] = [
     IdType { tenant: "default", name: "order", kind: Kind::Sequence, share: 38, space: None },
     IdType { tenant: "acme", name: "invoice", kind: Kind::Sequence, share: 26, space: None },

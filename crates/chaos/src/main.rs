@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod account;
+mod batches;
 mod chance;
 mod faults;
 mod http;
@@ -27,6 +28,7 @@ use anyhow::Context as _;
 use clap::Parser;
 
 use account::Account;
+use batches::Orderers;
 use chance::Chance;
 use load::Load;
 use report::Report;
@@ -135,9 +137,12 @@ fn run(
 
     let load = Load::start(&world.addresses, world.journal.watch, &mut chance);
     world.wait(Duration::from_secs(1))?;
+    let orderers = Orderers::start(&world.addresses, &mut chance);
     schedule::run(&mut world, &mut chance.fork(), Duration::from_secs(args.seconds))?;
     let mut memory = settle::recover(&mut world, load)?;
     let mut client = settle::last_client(&world, &mut chance);
+    let batches = orderers.check(&world)?;
+    memory.wrong.extend(batches.wrong.iter().cloned());
     let open = std::mem::take(&mut memory.open);
     settle::finish_orders(&world, &mut client, open)?;
     settle::use_up(&world, &mut client)?;
@@ -154,5 +159,6 @@ fn run(
     findings.nothing_is_held(&account);
     let troubles = std::mem::take(&mut world.troubles);
     findings.held_while_idle = held_while_idle;
-    Ok(Report::new((seed, args.seconds), &world.journal, &memory, findings, troubles))
+    let run = (seed, args.seconds);
+    Ok(Report::new(run, &world.journal, &memory, batches, findings, troubles))
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 
+use crate::batches;
 use crate::id_types::TYPES;
 use crate::journal::Journal;
 use crate::load::Memory;
@@ -27,6 +28,7 @@ pub(crate) struct Report {
     outage: (u64, &'static str),
     p99: Duration,
     p99_without_redis: Option<Duration>,
+    batches: batches::Outcome,
     findings: Findings,
     troubles: Vec<String>,
 }
@@ -36,6 +38,7 @@ impl Report {
         (seed, seconds): (u64, u64),
         journal: &Journal,
         memory: &Memory,
+        batches: batches::Outcome,
         findings: Findings,
         troubles: Vec<String>,
     ) -> Self {
@@ -63,6 +66,7 @@ impl Report {
             outage: longest_outage(memory),
             p99: p99(succeeded.map(|attempt| attempt.took).collect()).unwrap_or_default(),
             p99_without_redis: p99(without_redis.iter().map(|attempt| attempt.took).collect()),
+            batches,
             findings,
             troubles,
         }
@@ -81,6 +85,10 @@ impl Report {
             ("faults", json!(self.faults.iter().map(|(_, count)| count).sum::<usize>())),
             ("requests", json!(self.requests)),
             ("ids_issued", json!(self.ids)),
+            ("batches_ordered", json!(self.batches.batches)),
+            ("codes_made", json!(self.batches.codes)),
+            ("dead_letters_retried", json!(self.batches.dead_letters)),
+            ("wrong_batches", json!(self.batches.wrong.len())),
             ("failed_requests", json!(failed)),
             ("failed_while_only_redis_was_broken", json!(self.failed_without_redis)),
             ("longest_outage_ms", json!(self.outage.0)),

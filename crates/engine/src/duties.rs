@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use tracing::warn;
 
 use crate::answers::Answers;
+use crate::batches::Batches;
 use crate::catalogue::Catalogue;
 use crate::error::AdminError;
 use crate::issuing::Issuer;
@@ -19,6 +20,8 @@ pub(crate) enum Duty {
     PurgeAnswers(Arc<Answers>),
     /// Stay a member, and account for members that are gone.
     KeepLease { membership: Arc<Membership>, issuer: Arc<Issuer> },
+    /// Take back the chunks of members that are gone.
+    ReleaseChunks { batches: Arc<Batches>, instance: String },
     /// Take over what other instances have changed.
     FollowCatalogue { catalogue: Arc<Catalogue>, keys: Arc<Keys> },
     /// Let others have what nobody takes here.
@@ -51,6 +54,7 @@ impl Duty {
         match self {
             Self::PurgeAnswers(_) => "remove expired answers",
             Self::KeepLease { .. } => "renew the lease of this instance",
+            Self::ReleaseChunks { .. } => "take back chunks of batches",
             Self::FollowCatalogue { .. } => "follow changes of types and keys",
             Self::ReturnIdleStock(_) => "return what nobody takes",
             Self::CheckLevels(_) => "check the levels of shared pools",
@@ -69,6 +73,7 @@ impl Duty {
                 let issuer = Arc::clone(issuer);
                 tokio::spawn(async move { issuer.find_lost_withdrawals().await });
             }
+            Self::ReleaseChunks { batches, instance } => batches.release_lost(instance).await?,
             Self::FollowCatalogue { catalogue, keys } => {
                 catalogue.refresh().await?;
                 if keys.follow(catalogue.version()).await? {

@@ -6,12 +6,14 @@ use std::time::Duration;
 use idgen::error::ParseError;
 use idgen::format::{Format, Parsed};
 use idgen::spec::IdType;
-use storage::{Gap, Issue, IssueRecord, Reading, Removal, Store, StoreError};
+use storage::{BatchId, Gap, Issue, IssueRecord, Reading, Removal, Store, StoreError};
 use tokio::sync::watch;
 use tracing::{error, info};
 
 use crate::answers::Answers;
+use crate::batches::{BatchSettings, Batches, Worker};
 use crate::catalogue::{Catalogue, Put};
+use crate::codes::Codes;
 use crate::duties::{self, Duty};
 use crate::error::{AdminError, IssueError};
 use crate::issuing::{
@@ -56,6 +58,8 @@ pub struct EngineParts {
 pub struct EngineSettings {
     /// Of issuing.
     pub issuing: IssuingSettings,
+    /// Of batches.
+    pub batches: BatchSettings,
     /// How long answers to requests with an idempotency key are kept.
     pub keep_answers: Duration,
     /// Longest time that a request can take.
@@ -75,6 +79,8 @@ pub struct SerialHistory {
     pub issuances: Vec<Issuance>,
     /// Gaps that contain it.
     pub gaps: Vec<Gap>,
+    /// The batch that it was ordered with.
+    pub batch: Option<BatchId>,
 }
 
 /// An issue, with the name of the key.
@@ -95,6 +101,10 @@ pub struct Engine {
     pub catalogue: Arc<Catalogue>,
     /// Issues IDs.
     pub issuer: Arc<Issuer>,
+    /// Makes codes in batches.
+    pub batches: Arc<Batches>,
+    /// Verifies codes.
+    pub codes: Arc<Codes>,
     /// The API keys.
     pub keys: Arc<Keys>,
     /// Answers to requests with an idempotency key.
@@ -140,18 +150,29 @@ impl Engine {
             )
             .await?,
         );
-        let keys =
-            Keys::load(Arc::clone(&store), Arc::clone(&clock), entropy, settings.default_rate)
-                .await?;
+        let keys = Keys::load(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            Arc::clone(&entropy),
+            settings.default_rate,
+        )
+        .await?;
         keys.set_tenant_rates(&catalogue.tenants());
         let answers = Arc::new(Answers::new(
             Arc::clone(&store),
             Arc::clone(&clock),
-            instance,
+            instance.clone(),
             settings.keep_answers,
             settings.request_time_max,
         ));
         let metrics = Arc::new(EngineMetrics::default());
+        let batches = Batches::new(
+            Arc::clone(&store),
+            Arc::clone(&catalogue),
+            Arc::clone(&clock),
+            settings.batches,
+        );
+        let codes = Codes::new(Arc::clone(&store), Arc::clone(&clock));
         let issuer = Arc::new(Issuer::new(
             Arc::clone(&store),
             clock,
@@ -169,6 +190,8 @@ impl Engine {
             store,
             catalogue,
             issuer,
+            batches,
+            codes,
             keys: Arc::new(keys),
             answers,
             metrics,
@@ -178,6 +201,8 @@ impl Engine {
             tasks: std::sync::Mutex::default(),
         };
         engine.start_duties(settings.pool_check);
+        engine.batches.release_lost(&instance).await?;
+        engine.start_workers(settings.batches.workers, &entropy, &instance);
         Ok(engine)
     }
 
@@ -199,6 +224,13 @@ impl Engine {
         );
         if self.shared_pools.in_company() {
             every(
+                self.membership.renewal_interval(),
+                Duty::ReleaseChunks {
+                    batches: Arc::clone(&self.batches),
+                    instance: self.membership.instance().to_owned(),
+                },
+            );
+            every(
                 FOLLOW_EVERY,
                 Duty::FollowCatalogue {
                     catalogue: Arc::clone(&self.catalogue),
@@ -208,7 +240,17 @@ impl Engine {
             every(IDLE_EVERY, Duty::ReturnIdleStock(Arc::clone(&self.issuer)));
             every(pool_check, Duty::CheckLevels(Arc::clone(&self.issuer)));
         }
-        *self.tasks.lock().expect("nobody panics with the tasks") = tasks;
+        self.tasks.lock().expect("nobody panics with the tasks").extend(tasks);
+    }
+
+    /// Starts what makes codes.
+    fn start_workers(&self, count: usize, entropy: &Arc<dyn Entropy>, instance: &str) {
+        let workers = (0..count).map(|_| {
+            let batches = Arc::clone(&self.batches);
+            let worker = Worker::new(batches, Arc::clone(entropy), instance.to_owned());
+            tokio::spawn(worker.run(self.stop.subscribe()))
+        });
+        self.tasks.lock().expect("nobody panics with the tasks").extend(workers);
     }
 
     /// What there is to measure in the stores.
@@ -314,7 +356,8 @@ impl Engine {
         if issuances.is_empty() {
             issuances.extend(self.unlogged(live, serial).await?);
         }
-        Ok(SerialHistory { issuances, gaps })
+        let batch = self.codes.batch_of(live, serial).await?;
+        Ok(SerialHistory { issuances, gaps, batch })
     }
 
     /// An issue that was never logged, because the instance was gone before: a shared pool that

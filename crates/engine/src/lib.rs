@@ -1,7 +1,9 @@
 #![doc = include_str!("../README.md")]
 
 pub mod answers;
+pub mod batches;
 pub mod catalogue;
+pub mod codes;
 mod duties;
 mod engine;
 pub mod error;

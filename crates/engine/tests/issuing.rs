@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use engine::batches::BatchSettings;
 use engine::error::{AdminError, IssueError};
 use engine::issuing::{IssueRequest, IssuingSettings, SharedPoolSet};
 use engine::surroundings::{Clock, Entropy};
@@ -95,6 +96,16 @@ fn settings() -> EngineSettings {
             refills_at_once: 2,
             wait_max: Duration::from_secs(10),
             log_flush: Duration::from_millis(20),
+        },
+        batches: BatchSettings {
+            workers: 0,
+            count_max: 1000,
+            chunk_codes: 100,
+            active_max: 1,
+            codes_max: 1000,
+            silent: Duration::from_secs(60),
+            retries: 0,
+            retry_delay: Duration::from_millis(1),
         },
         keep_answers: Duration::from_secs(3600),
         request_time_max: Duration::from_secs(30),

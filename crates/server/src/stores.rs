@@ -1,5 +1,6 @@
 //! Which stores the configuration asks for.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,6 +34,24 @@ pub(crate) async fn open(config: &Config) -> anyhow::Result<Stores> {
     };
     let shared_pools = SharedPoolSet { ids: Some(Arc::clone(&store) as _), serials };
     Ok(Stores { store, shared_pools })
+}
+
+/// Rows of codes that can be written per second in the bare way: into PostgreSQL at an address, or into
+/// a file in a directory.
+#[expect(clippy::cast_precision_loss, reason = "a rate does not need 64 bits")]
+pub(crate) fn bare_rows_per_second(
+    postgres: Option<&str>,
+    directory: &Path,
+    rows: u64,
+) -> anyhow::Result<f64> {
+    let took = match postgres {
+        None => storage_sqlite::baseline::bare_inserts(directory, rows)?,
+        Some(url) => tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()?
+            .block_on(storage_postgres::baseline::bare_copy(url, rows))?,
+    };
+    Ok(rows as f64 / took.as_secs_f64())
 }
 
 /// Longest wait for Redis at the start.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use engine::batches::BatchSettings;
 use engine::issuing::IssuingSettings;
 use engine::keys::KeyOrder;
 use engine::surroundings::{Clock, Entropy};
@@ -13,7 +14,7 @@ use idgen::key::TypeKey;
 use serde_json::{Value, json};
 use storage::Store;
 
-use crate::config::{Authentication, Config, OpenG2p};
+use crate::config::{Authentication, BatchesConfig, Config, OpenG2p};
 use crate::http::{Access, App, AppParts, Build};
 use crate::offline::key_file;
 use crate::stores::{self, Stores};
@@ -109,6 +110,7 @@ fn engine_settings(config: &Config) -> EngineSettings {
             wait_max: Duration::from_millis(issuing.wait_milliseconds_max.into()),
             log_flush: Duration::from_millis(issuing.log_flush_milliseconds.into()),
         },
+        batches: batch_settings(&config.batches),
         keep_answers: Duration::from_secs(3600 * u64::from(issuing.idempotency_hours)),
         request_time_max: seconds(config.server.request_timeout_seconds),
         default_rate: config.security.requests_per_second,
@@ -117,6 +119,19 @@ fn engine_settings(config: &Config) -> EngineSettings {
             || seconds(config.cluster.pool_check_seconds),
             |block| Duration::from_secs(block.pool_check_interval_seconds.clamp(1, 86_400)),
         ),
+    }
+}
+
+fn batch_settings(config: &BatchesConfig) -> BatchSettings {
+    BatchSettings {
+        workers: config.workers as usize,
+        count_max: config.count_max,
+        chunk_codes: config.chunk_codes.into(),
+        active_max: config.active_per_tenant_max.into(),
+        codes_max: config.codes_per_tenant_max.unwrap_or(i64::MAX as u64),
+        silent: seconds(config.silent_seconds),
+        retries: config.retries,
+        retry_delay: Duration::from_millis(config.retry_milliseconds.into()),
     }
 }
 

@@ -42,6 +42,8 @@ enum Command {
     Keys(remote::KeysArgs),
     /// Show how full the pools are and how long each ID type lasts
     Pools(remote::PoolsArgs),
+    /// Order codes from a running server, follow, download, cancel and recall them
+    Batches(remote::BatchesArgs),
     /// Make codes and write them to a file
     Generate(generate::Args),
     /// Show what a code is made of, or why it is invalid
@@ -76,6 +78,7 @@ pub(crate) fn run() -> Result<ExitCode, Failure> {
         Command::Tenants(args) => remote::tenants(&args),
         Command::Keys(args) => remote::keys(&args),
         Command::Pools(args) => remote::pools(&args),
+        Command::Batches(args) => remote::batches(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Validate(args) => validate::run(&args),

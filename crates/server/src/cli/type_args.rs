@@ -96,6 +96,7 @@ impl TypeArgs {
             filters,
             group: self.group,
             allow_dense: false,
+            ledger: idgen::spec::Ledger::Stored,
         };
         IdType::new(DEFAULT_TENANT, "codes", Kind::Random(spec))
             .map_err(|errors| Failure::usage(errors.to_string().replace("random.", "--")))

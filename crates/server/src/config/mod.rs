@@ -7,6 +7,7 @@
 //! struct of its section, and give a whole number its limits in [`validate::LIMITS`]. What it must
 //! not be combined with goes to [`validate`], too. A secret is also named in [`show::SECRETS`].
 
+mod batches;
 mod cluster;
 mod environment;
 mod error;
@@ -43,6 +44,7 @@ use self::parse::{NotYaml, Origin};
 use self::reader::Reader;
 use self::tree::{Node, Source, Value};
 
+pub(crate) use self::batches::BatchesConfig;
 pub(crate) use self::cluster::{ClusterConfig, PostgresConfig, RedisConfig};
 pub(crate) use self::error::ConfigError;
 pub(crate) use self::issuing::IssuingConfig;
@@ -81,6 +83,8 @@ pub(crate) struct Config {
     pub(crate) security: SecurityConfig,
     /// How IDs are handed out.
     pub(crate) issuing: IssuingConfig,
+    /// How codes are made.
+    pub(crate) batches: BatchesConfig,
     /// What is logged.
     pub(crate) log: LogConfig,
     /// Tenants with settings of their own.
@@ -157,6 +161,7 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
     let cluster = section(tree, defaults, "cluster", findings);
     let security = section(tree, defaults, "security", findings);
     let issuing = section(tree, defaults, "issuing", findings);
+    let batches = section(tree, defaults, "batches", findings);
     let log = section(tree, defaults, "log", findings);
     let tenants = list(tree, TENANTS, findings);
     let keys = list(tree, KEYS, findings);
@@ -172,6 +177,7 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
         cluster: cluster?,
         security: security?,
         issuing: issuing?,
+        batches: batches?,
         log: log?,
         tenants,
         keys,

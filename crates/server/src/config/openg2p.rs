@@ -174,6 +174,7 @@ fn id_type(name: &str, length: u8, filters: &FilterSpec) -> Result<IdType, Strin
         filters: filters.clone(),
         group: None,
         allow_dense: false,
+        ledger: idgen::spec::Ledger::Stored,
     };
     IdType::new(DEFAULT_TENANT, name, Kind::Random(spec)).map_err(|errors| {
         let tell = |error: &idgen::error::FieldError| match error.field.as_str() {

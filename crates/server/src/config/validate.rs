@@ -13,7 +13,7 @@ use super::security::Authentication;
 use super::tree::{Node, Source, Value};
 
 /// The least and the most that each whole number may be. A field that has no default may be null.
-pub(crate) const LIMITS: [(&str, u32, u32); 19] = [
+pub(crate) const LIMITS: [(&str, u32, u32); 26] = [
     ("server.request_timeout_seconds", 1, 3_600),
     ("server.header_timeout_seconds", 1, 3_600),
     ("server.body_limit_bytes", 1_024, 1_073_741_824),
@@ -33,6 +33,13 @@ pub(crate) const LIMITS: [(&str, u32, u32); 19] = [
     ("issuing.wait_milliseconds_max", 0, 600_000),
     ("issuing.log_flush_milliseconds", 1, 60_000),
     ("issuing.idempotency_hours", 1, 8_760),
+    ("batches.workers", 0, 64),
+    ("batches.count_max", 1, 1_000_000_000),
+    ("batches.chunk_codes", 100, 1_000_000),
+    ("batches.active_per_tenant_max", 1, 100_000),
+    ("batches.silent_seconds", 1, 86_400),
+    ("batches.retries", 0, 20),
+    ("batches.retry_milliseconds", 1, 3_600_000),
 ];
 
 const POOL_SIZE_MAX: u32 = 16_777_216;

@@ -42,6 +42,9 @@ pub(crate) struct IssuancesBody {
     issuances: Vec<IssuanceBody>,
     /// The gaps that it lies in.
     gaps: Vec<GapBody>,
+    /// The batch that it was ordered with.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    batch: Option<String>,
     /// Always null: the list is complete.
     next: Option<String>,
 }
@@ -77,7 +80,7 @@ pub(crate) struct GapBody {
     /// The counter within the type.
     #[serde(skip_serializing_if = "String::is_empty")]
     period: String,
-    /// Why: `crash` or `pool_discarded`.
+    /// Why: `crash`, `pool_discarded`, `batch_cancelled` or `abandoned`.
     #[schema(value_type = String)]
     reason: GapReason,
     /// When it was found.
@@ -137,6 +140,7 @@ pub(crate) async fn find(
             serial: serial.to_string(),
             issuances: history.issuances.into_iter().map(IssuanceBody::from).collect(),
             gaps: history.gaps.into_iter().map(GapBody::from).collect(),
+            batch: history.batch.map(|batch| batch.0.to_string()),
             next: None,
         }))
     })

@@ -1,6 +1,10 @@
 //! The HTTP API: one file per resource.
 
 mod auth;
+mod batch_events;
+mod batch_file;
+mod batches;
+mod dead_letters;
 mod docs;
 mod extract;
 mod ids;
@@ -16,6 +20,7 @@ mod pools;
 mod problem;
 mod readings;
 mod request;
+mod scans;
 mod tenants;
 mod types;
 
@@ -58,6 +63,7 @@ pub(crate) struct App {
     failures: FailureLog,
     started: Instant,
     shutting_down: AtomicBool,
+    manifests: batch_file::Manifests,
     /// When the store was last found to work.
     last_check: tokio::sync::Mutex<Option<Instant>>,
 }
@@ -95,6 +101,7 @@ impl App {
             failures: FailureLog::default(),
             started: Instant::now(),
             shutting_down: AtomicBool::new(false),
+            manifests: batch_file::Manifests::default(),
             last_check: tokio::sync::Mutex::default(),
         })
     }

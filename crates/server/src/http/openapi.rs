@@ -9,7 +9,10 @@ use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{App, ids, issuances, keys, operation, pools, tenants, types};
+use super::{
+    App, batch_events, batch_file, batches, dead_letters, ids, issuances, keys, operation, pools,
+    scans, tenants, types,
+};
 
 #[derive(OpenApi)]
 #[openapi(
@@ -46,6 +49,19 @@ pub(super) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(ids::issue))
         .routes(routes!(ids::validate))
         .routes(routes!(issuances::find))
+        .routes(routes!(batches::list, batches::order))
+        .routes(routes!(batches::get))
+        .routes(routes!(batches::cancel))
+        .routes(routes!(batches::recall))
+        .routes(routes!(batch_events::events))
+        .routes(routes!(batch_file::codes))
+        .routes(routes!(batch_file::manifest))
+        .routes(routes!(scans::scan))
+        .routes(routes!(scans::get))
+        .routes(routes!(scans::void))
+        .routes(routes!(dead_letters::list))
+        .routes(routes!(dead_letters::retry))
+        .routes(routes!(dead_letters::abandon))
         .routes(routes!(types::list))
         .routes(routes!(types::get, types::put, types::delete))
         .routes(routes!(tenants::list))

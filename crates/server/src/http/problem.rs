@@ -3,6 +3,7 @@
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::RateState;
+use engine::batches::BatchError;
 use engine::error::{AdminError, IssueError};
 use engine::keys::KeyError;
 use idgen::snowflake::SnowflakeError;
@@ -170,6 +171,31 @@ impl From<IssueError> for Problem {
             IssueError::Unavailable(_) | IssueError::Closed | IssueError::Snowflake(_) => {
                 Self::unavailable(detail)
             }
+        }
+    }
+}
+
+impl From<BatchError> for Problem {
+    fn from(error: BatchError) -> Self {
+        let detail = format!("{error}.");
+        let conflict = |code, title| Self::new(StatusCode::CONFLICT, code, title, detail.clone());
+        match error {
+            BatchError::Issue(error) => error.into(),
+            BatchError::NotFound => Self::not_found("batch"),
+            BatchError::NotACodeType(_) => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "not_a_code_type",
+                "The ID type has no codes",
+                detail,
+            ),
+            BatchError::Count { .. } => Self::invalid(detail),
+            BatchError::NoRoom { .. } => conflict("no_room", "The space is too small"),
+            BatchError::TooDense { .. } => conflict("too_dense", "The codes could be guessed"),
+            BatchError::TooManyActive { .. } => {
+                conflict("too_many_batches", "Too many batches are under way")
+            }
+            BatchError::OverQuota { .. } => conflict("over_quota", "The quota is used up"),
+            BatchError::Ended(_) => conflict("batch_ended", "The batch has ended"),
         }
     }
 }

@@ -3,6 +3,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod batches;
+mod codes;
 mod disk;
 mod exhaustion;
 mod idempotency;

@@ -22,6 +22,7 @@ macro_rules! on_every_cluster {
     };
 }
 
+mod batches;
 mod catalogue;
 mod crashes;
 mod exhaustion;

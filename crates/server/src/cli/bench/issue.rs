@@ -71,7 +71,7 @@ async fn compare(
     args: &Args,
     name: &'static str,
     server: &Server,
-    request: &str,
+    requests: &Arc<[String]>,
     baseline: &Server,
 ) -> anyhow::Result<()> {
     let connections = usize::from(args.connections);
@@ -79,8 +79,8 @@ async fn compare(
     // The first turn warms both up and is not counted.
     let mut turns: Vec<(Load, Load)> = Vec::new();
     for round in 0..=ROUNDS {
-        let ours = load::run(server.address, request, connections, turn).await?;
-        let theirs = load::run(baseline.address, request, connections, turn).await?;
+        let ours = load::run(server.address, requests, connections, turn).await?;
+        let theirs = load::run(baseline.address, requests, connections, turn).await?;
         if round > 0 {
             turns.push((ours, theirs));
         }
@@ -97,12 +97,8 @@ async fn compare(
     Ok(measurement.print(args.json)?)
 }
 
-fn request(body: &str, headers: &str) -> String {
-    format!(
-        "POST /api/v1/ids HTTP/1.1\r\nhost: localhost\r\n{headers}content-type: application/json\r\n\
-         content-length: {}\r\n\r\n{body}",
-        body.len()
-    )
+fn request(body: &str, headers: &str) -> Arc<[String]> {
+    [load::post("/api/v1/ids", headers, body)].into()
 }
 
 fn create_key(place: &Place) -> anyhow::Result<String> {

@@ -1,6 +1,7 @@
-//! A load generator that costs as little as possible: fixed requests over plain connections.
+//! A load generator that costs as little as possible: prepared requests over plain connections.
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, bail};
@@ -20,16 +21,29 @@ fn rate(requests: usize, elapsed: Duration) -> f64 {
     requests as f64 / elapsed.as_secs_f64()
 }
 
-/// Sends the same request over so many connections, each waiting for its answer.
+/// A request as it is sent.
+pub(super) fn post(path: &str, headers: &str, body: &str) -> String {
+    format!(
+        "POST {path} HTTP/1.1\r\nhost: localhost\r\n{headers}content-type: application/json\r\n\
+         content-length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+/// Sends requests, again and again, over so many connections, each waiting for its answer. Every
+/// connection begins with another one.
 pub(super) async fn run(
     address: SocketAddr,
-    request: &str,
+    requests: &Arc<[String]>,
     connections: usize,
     time: Duration,
 ) -> anyhow::Result<Load> {
     let started = Instant::now();
     let tasks: Vec<_> = (0..connections)
-        .map(|_| tokio::spawn(one_connection(address, request.to_owned(), started + time)))
+        .map(|number| {
+            let first = number * requests.len() / connections;
+            tokio::spawn(one_connection(address, Arc::clone(requests), first, started + time))
+        })
         .collect();
     let mut latencies = Vec::new();
     for task in tasks {
@@ -57,14 +71,18 @@ fn quantile_ms(sorted_ns: &[u64], quantile: f64) -> f64 {
 
 async fn one_connection(
     address: SocketAddr,
-    request: String,
+    requests: Arc<[String]>,
+    first: usize,
     end: Instant,
 ) -> anyhow::Result<Vec<u64>> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let mut latencies = Vec::with_capacity(1 << 16);
     let mut buffer = vec![0; 16 << 10];
-    while Instant::now() < end {
+    for request in requests.iter().cycle().skip(first) {
+        if Instant::now() >= end {
+            break;
+        }
         let sent = Instant::now();
         stream.write_all(request.as_bytes()).await?;
         read_answer(&mut stream, &mut buffer).await?;

@@ -1,11 +1,15 @@
 //! `mintage bench`: speed, always beside a baseline that was measured in the same run.
 
+mod batch;
 mod child;
+mod codes;
 mod issue;
 mod load;
+mod memory;
 mod place;
 mod pools;
 mod render;
+mod scan;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -29,6 +33,10 @@ enum What {
     Issue(issue::Args),
     /// Let thousands of pools run low at once, and see what memory that takes
     Pools(pools::Args),
+    /// Make codes in the background, against bare writing of the same rows
+    Batch(batch::Args),
+    /// Verify codes over HTTP among many, against the same among few
+    Scan(scan::Args),
     /// The bare axum handler
     #[command(hide = true)]
     BaselineServer,
@@ -39,6 +47,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Render(args) => render::run(args),
         What::Issue(args) => issue::run(args),
         What::Pools(args) => pools::run(args),
+        What::Batch(args) => batch::run(args),
+        What::Scan(args) => scan::run(args),
         What::BaselineServer => issue::baseline_server(),
     }
 }

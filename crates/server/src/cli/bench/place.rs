@@ -39,6 +39,14 @@ impl StoreKind {
         }
     }
 
+    /// What the store can write in the bare way.
+    pub(super) fn bare_rows_per_second(self, rows: u64) -> anyhow::Result<f64> {
+        let place = self.place()?;
+        let url = crate::cli::config::environment().find(|(name, _)| name == POSTGRES);
+        let url = url.filter(|_| self != Self::Embedded).map(|(_, url)| url);
+        crate::stores::bare_rows_per_second(url.as_deref(), place.directory.path(), rows)
+    }
+
     /// A place for a server, if the servers that it needs are known.
     pub(super) fn place(self) -> anyhow::Result<Place> {
         let needed: &[&str] = match self {

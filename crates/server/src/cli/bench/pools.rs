@@ -11,6 +11,7 @@ use anyhow::Context as _;
 use serde::Serialize;
 
 use super::child::Server;
+use super::memory::resident_mb;
 use super::place::StoreKind;
 use crate::failure::Failure;
 
@@ -151,13 +152,4 @@ fn empty_all(server: &Server, pools: u32) -> anyhow::Result<f64> {
         worker.join().map_err(|_| anyhow::anyhow!("a connection's thread failed"))??;
     }
     Ok(most.max(resident_mb(server.pid())?))
-}
-
-/// Resident memory of a process.
-fn resident_mb(pid: u32) -> anyhow::Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))
-        .context("this benchmark needs /proc, as Linux has it")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kilobytes = line.and_then(|line| line.trim().split(' ').next()?.parse::<f64>().ok());
-    Ok(kilobytes.context("VmRSS")? / 1024.0)
 }

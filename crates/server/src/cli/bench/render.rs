@@ -105,6 +105,7 @@ impl Ours {
             filters: FilterSpec::None,
             group: None,
             allow_dense: false,
+            ledger: idgen::spec::Ledger::Stored,
         };
         let id_type = IdType::new(DEFAULT_TENANT, "bench", Kind::Random(spec)).expect("valid");
         match Format::new(&id_type, &TypeKey::new(KEY)) {

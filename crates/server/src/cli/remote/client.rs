@@ -1,7 +1,9 @@
 //! A small client of the native API.
 
 use std::fmt::Write as _;
+use std::fs::File;
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -58,6 +60,31 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, Failure> {
+        self.read(self.send(&self.agent, method, path, body)?)
+    }
+
+    /// Downloads something into a new file, however long it takes, and returns its size.
+    pub(super) fn download(&self, path: &str, out: &Path) -> Result<u64, Failure> {
+        let patient = Agent::config_builder().http_status_as_error(false).build().new_agent();
+        let mut response = self.send(&patient, Method::GET, path, None)?;
+        if !response.status().is_success() {
+            return Err(self.read(response).err().unwrap_or_else(|| anyhow!("no file").into()));
+        }
+        let mut file = File::create_new(out)
+            .with_context(|| format!("cannot make the file {}", out.display()))?;
+        let bytes = io::copy(&mut response.body_mut().as_reader(), &mut file)
+            .with_context(|| format!("the download to {} broke off", out.display()))?;
+        file.sync_all()?;
+        Ok(bytes)
+    }
+
+    fn send(
+        &self,
+        agent: &Agent,
+        method: Method,
+        path: &str,
+        body: Option<&Value>,
+    ) -> Result<http::Response<ureq::Body>, Failure> {
         let mut request = http::Request::builder().method(method).uri(self.server.clone() + path);
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
@@ -67,10 +94,13 @@ impl Client {
             .header("content-type", "application/json")
             .body(body)
             .map_err(|error| Failure::usage(format!("--server {}: {error}", self.server)))?;
-        let mut response = self
-            .agent
+        let response = agent
             .run(request)
             .with_context(|| format!("cannot reach the server at {}", self.server))?;
+        Ok(response)
+    }
+
+    fn read(&self, mut response: http::Response<ureq::Body>) -> Result<Value, Failure> {
         let status = response.status();
         let text = response
             .body_mut()

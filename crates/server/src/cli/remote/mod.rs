@@ -1,5 +1,6 @@
 //! Commands that talk to a running server.
 
+mod batches;
 mod client;
 mod issue;
 mod keys;
@@ -8,6 +9,7 @@ mod table;
 mod tenants;
 mod types;
 
+pub(super) use batches::{Args as BatchesArgs, run as batches};
 pub(super) use issue::{Args as IssueArgs, run as issue};
 pub(super) use keys::{Args as KeysArgs, run as keys};
 pub(super) use pools::{Args as PoolsArgs, run as pools};

@@ -1,0 +1,209 @@
+//! Batches: many codes, ordered at once and made in the background.
+
+mod error;
+mod order;
+mod worker;
+
+use std::collections::HashSet;
+use std::ops::Range;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use storage::{
+    Batch, BatchFilter, BatchId, DeadChunk, DeadFilter, Store, StoreError, TypeId, Verdict,
+};
+use tokio::sync::Notify;
+use tracing::info;
+
+pub use self::error::BatchError;
+pub use self::order::BatchRequest;
+pub(crate) use self::worker::Worker;
+
+use crate::LiveType;
+use crate::catalogue::Catalogue;
+use crate::surroundings::Clock;
+
+/// Settings of batches.
+#[derive(Debug, Clone, Copy)]
+pub struct BatchSettings {
+    /// Chunks that this instance works on at once.
+    pub workers: usize,
+    /// Most codes of one batch.
+    pub count_max: u64,
+    /// Codes of a chunk.
+    pub chunk_codes: u64,
+    /// Batches of one tenant that may be under way.
+    pub active_max: u64,
+    /// Codes that one tenant may order in all.
+    pub codes_max: u64,
+    /// A chunk whose worker has been silent for so long is given to another.
+    pub silent: Duration,
+    /// How often a chunk that failed is tried again.
+    pub retries: u32,
+    /// The wait before the first of these; it doubles each time.
+    pub retry_delay: Duration,
+}
+
+/// Takes orders, and tells how they stand.
+pub struct Batches {
+    store: Arc<dyn Store>,
+    catalogue: Arc<Catalogue>,
+    clock: Arc<dyn Clock>,
+    settings: BatchSettings,
+    /// Wakes idle workers of this instance.
+    work: Notify,
+}
+
+impl Batches {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        catalogue: Arc<Catalogue>,
+        clock: Arc<dyn Clock>,
+        settings: BatchSettings,
+    ) -> Arc<Self> {
+        Arc::new(Self { store, catalogue, clock, settings, work: Notify::new() })
+    }
+
+    /// A batch and its type, as far as one tenant may see them; none is every tenant.
+    pub async fn find(
+        &self,
+        id: BatchId,
+        tenant: Option<&str>,
+    ) -> Result<(Batch, Arc<LiveType>), BatchError> {
+        let batch = self.store.batch(id).await?.ok_or(BatchError::NotFound)?;
+        let live = self.type_of(batch.type_id, tenant).ok_or(BatchError::NotFound)?;
+        Ok((batch, live))
+    }
+
+    /// Batches with their types, the latest first.
+    pub async fn list(
+        &self,
+        tenant: Option<&str>,
+        type_name: Option<&str>,
+        mut filter: BatchFilter,
+    ) -> Result<Vec<(Batch, Arc<LiveType>)>, BatchError> {
+        filter.types = self.types(tenant, type_name);
+        let batches = self.store.batches(&filter).await?;
+        let with_type = |batch: Batch| Some((self.type_of(batch.type_id, tenant)?, batch));
+        Ok(batches.into_iter().filter_map(with_type).map(|(live, batch)| (batch, live)).collect())
+    }
+
+    /// The serials of a batch that are made.
+    pub async fn made(&self, batch: &Batch) -> Result<Vec<Range<u64>>, BatchError> {
+        if batch.made == batch.count() {
+            return Ok(vec![batch.serials.clone()]);
+        }
+        Ok(self.store.made(batch.id).await?)
+    }
+
+    /// Gives back what instances that are gone were working on.
+    pub(crate) async fn release_lost(&self, instance: &str) -> Result<(), StoreError> {
+        let chunks = self.store.release_lost_chunks(instance).await?;
+        if chunks > 0 {
+            info!(chunks, "took back {chunks} chunks of batches from instances that are gone");
+            self.work.notify_waiters();
+        }
+        Ok(())
+    }
+
+    /// Stops a batch; with a reason, what was made is recalled as well.
+    pub async fn cancel(
+        &self,
+        id: BatchId,
+        tenant: Option<&str>,
+        recall: Option<&str>,
+    ) -> Result<(Batch, Arc<LiveType>), BatchError> {
+        let (before, live) = self.find(id, tenant).await?;
+        if before.state.is_final() && before.state != storage::BatchState::Cancelled {
+            return Err(BatchError::Ended(before.state));
+        }
+        let batch = self.store.cancel_batch(id, self.now()).await?.ok_or(BatchError::NotFound)?;
+        match recall {
+            Some(reason) => self.recall(id, tenant, reason).await,
+            None => Ok((batch, live)),
+        }
+    }
+
+    /// Makes all codes of a batch void.
+    pub async fn recall(
+        &self,
+        id: BatchId,
+        tenant: Option<&str>,
+        reason: &str,
+    ) -> Result<(Batch, Arc<LiveType>), BatchError> {
+        let (_, live) = self.find(id, tenant).await?;
+        let batch = self.store.recall_batch(id, reason, self.now()).await?;
+        Ok((batch.ok_or(BatchError::NotFound)?, live))
+    }
+
+    /// Dead letters with their types.
+    pub async fn dead_letters(
+        &self,
+        tenant: Option<&str>,
+        type_name: Option<&str>,
+        mut filter: DeadFilter,
+    ) -> Result<Vec<(DeadChunk, Arc<LiveType>)>, BatchError> {
+        filter.types = self.types(tenant, type_name);
+        let dead = self.store.dead_chunks(&filter).await?;
+        let with_type = |dead: DeadChunk| Some((self.type_of(dead.type_id, tenant)?, dead));
+        Ok(dead.into_iter().filter_map(with_type).map(|(live, dead)| (dead, live)).collect())
+    }
+
+    /// Decides about every dead letter that matches, and says how many these were. One after the
+    /// other: each is a step by itself, and what was decided stays decided when a later one fails.
+    pub async fn settle(
+        &self,
+        tenant: Option<&str>,
+        type_name: Option<&str>,
+        mut filter: DeadFilter,
+        verdict: Verdict,
+    ) -> Result<u64, BatchError> {
+        const PAGE: usize = 500;
+        filter.types = self.types(tenant, type_name);
+        filter.limit = PAGE;
+        let mut settled = 0;
+        loop {
+            let dead = self.store.dead_chunks(&filter).await?;
+            for DeadChunk { batch, number, .. } in &dead {
+                let done = self.store.settle_chunk(*batch, *number, verdict, self.now()).await?;
+                settled += u64::from(done);
+            }
+            let Some(last) = dead.last().filter(|_| dead.len() == PAGE) else { break };
+            filter.after = Some((last.batch, last.number));
+        }
+        if verdict == Verdict::Retry && settled > 0 {
+            self.work.notify_waiters();
+        }
+        Ok(settled)
+    }
+
+    /// The types that a list is about; none is all.
+    fn types(&self, tenant: Option<&str>, type_name: Option<&str>) -> Option<Vec<TypeId>> {
+        if tenant.is_none() && type_name.is_none() {
+            return None;
+        }
+        let all = self.catalogue.all();
+        let wanted = all.iter().filter(|live| {
+            let id_type = &live.stored().id_type;
+            tenant.is_none_or(|tenant| tenant == id_type.tenant())
+                && type_name.is_none_or(|name| name == id_type.name())
+        });
+        Some(wanted.map(|live| live.stored().id).collect::<HashSet<_>>().into_iter().collect())
+    }
+
+    fn type_of(&self, id: TypeId, tenant: Option<&str>) -> Option<Arc<LiveType>> {
+        let live = self.catalogue.all().into_iter().find(|live| live.stored().id == id)?;
+        tenant.is_none_or(|tenant| tenant == live.stored().id_type.tenant()).then_some(live)
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+impl From<StoreError> for BatchError {
+    fn from(error: StoreError) -> Self {
+        Self::Issue(error.into())
+    }
+}

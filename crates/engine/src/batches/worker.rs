@@ -1,0 +1,124 @@
+//! Making codes: a worker claims a chunk, has it written, and looks for the next.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::SignedDuration;
+use storage::{Chunk, ClaimTerms, StoreError};
+use tokio::sync::watch;
+use tracing::{debug, error, info, warn};
+
+use super::Batches;
+use crate::surroundings::Entropy;
+
+/// How often an idle worker looks for orders that other instances have taken. Work has to start within
+/// a tenth of a second.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// How long to wait while the store does not answer.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// One worker of this instance.
+pub(crate) struct Worker {
+    batches: Arc<Batches>,
+    entropy: Arc<dyn Entropy>,
+    /// The instance, in the records of chunks.
+    name: String,
+}
+
+impl Worker {
+    pub(crate) fn new(batches: Arc<Batches>, entropy: Arc<dyn Entropy>, name: String) -> Self {
+        Self { batches, entropy, name }
+    }
+
+    /// Works until told to stop. A chunk that was begun is finished first.
+    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
+        let mut failing = false;
+        while !*stop.borrow() {
+            // Before the look, so that an order which comes right after it is not missed.
+            let woken = self.batches.work.notified();
+            let pause = match self.step(&stop).await {
+                Ok(worked) => {
+                    failing = false;
+                    if worked { Duration::ZERO } else { LOOK_EVERY }
+                }
+                Err(problem) => {
+                    if !std::mem::replace(&mut failing, true) {
+                        warn!("cannot look for batches to work on: {problem}");
+                    }
+                    PAUSE
+                }
+            };
+            if pause.is_zero() {
+                continue;
+            }
+            tokio::select! {
+                () = woken => {}
+                () = tokio::time::sleep(pause) => {}
+                _ = stop.changed() => {}
+            }
+        }
+    }
+
+    /// Does one chunk. False if there is none to do.
+    async fn step(&self, stop: &watch::Receiver<bool>) -> Result<bool, StoreError> {
+        let Batches { store, clock, settings, .. } = &*self.batches;
+        let terms = ClaimTerms {
+            silent: settings.silent,
+            attempts_max: settings.retries + 1,
+            now: clock.now(),
+        };
+        let Some(chunk) = store.claim_chunk(&self.name, terms).await? else { return Ok(false) };
+        let (batch, number) = (chunk.batch.0, chunk.number);
+        match store.finish_chunk(&chunk, clock.now()).await {
+            Ok(true) => debug!(batch, number, "batch {batch}: chunk {number} is done"),
+            Ok(false) => info!(batch, number, "batch {batch}: chunk {number} is no longer ours"),
+            Err(problem) => self.report(&chunk, &problem.to_string(), stop).await,
+        }
+        Ok(true)
+    }
+
+    /// Says that a chunk failed, for as long as it takes: nobody else would try it again before its
+    /// worker counts as silent.
+    async fn report(&self, chunk: &Chunk, problem: &str, stop: &watch::Receiver<bool>) {
+        let (batch, number, attempt) = (chunk.batch.0, chunk.number, chunk.attempt);
+        let delay = self.delay(attempt);
+        if let Some(delay) = delay {
+            warn!(
+                batch,
+                number,
+                attempt,
+                "batch {batch}: chunk {number} failed and is tried again in {delay:?}: {problem}"
+            );
+        } else {
+            error!(batch, number, "batch {batch}: chunk {number} failed for good: {problem}");
+        }
+        loop {
+            let now = self.batches.clock.now();
+            let retry_at = delay.map(|delay| now + delay);
+            match self.batches.store.fail_chunk(chunk, problem, retry_at, now).await {
+                Ok(_) => return,
+                Err(problem) if *stop.borrow() => {
+                    warn!(batch, number, "cannot say that chunk {number} failed: {problem}");
+                    return;
+                }
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+
+    /// How long a chunk waits after an attempt; none if it was the last one. It doubles each time, and
+    /// up to half of it is left to chance, so that chunks which failed together do not come back
+    /// together.
+    fn delay(&self, attempt: u32) -> Option<SignedDuration> {
+        let settings = &self.batches.settings;
+        if attempt > settings.retries {
+            return None;
+        }
+        let mut chance = [0];
+        self.entropy.fill(&mut chance);
+        let longest = settings.retry_delay.saturating_mul(1 << (attempt - 1).min(16));
+        let delay = longest.mul_f64(0.5 + f64::from(chance[0]) / 512.0);
+        Some(SignedDuration::try_from(delay).unwrap_or(SignedDuration::from_hours(1)))
+    }
+}

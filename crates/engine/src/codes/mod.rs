@@ -1,0 +1,129 @@
+//! Codes after they were made: scanned, made void.
+
+mod desk;
+mod ranges;
+
+use std::sync::Arc;
+
+use idgen::error::ParseError;
+use idgen::format::Format;
+use storage::{BatchId, CodeKey, CodeStatus, Store};
+
+use self::desk::Desk;
+use self::ranges::Ranges;
+use crate::LiveType;
+use crate::error::IssueError;
+use crate::surroundings::Clock;
+
+/// What a scan found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Scan {
+    /// A code that was made.
+    Known {
+        /// Its batch.
+        batch: BatchId,
+        /// Its serial.
+        serial: u64,
+        /// Its ID.
+        id: i64,
+        /// How it stands.
+        status: CodeStatus,
+    },
+    /// Not a code of ours, or not one that was made.
+    Unknown(Unknown),
+}
+
+/// Why a code is not known.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unknown {
+    /// It cannot be one: the rule that it breaks.
+    Malformed(ParseError),
+    /// It could be one, but none was ever made like this.
+    NeverMade,
+}
+
+/// Verifies codes.
+pub struct Codes {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    ranges: Ranges,
+    desk: Desk,
+}
+
+impl Codes {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Self> {
+        let desk = Desk::new(Arc::clone(&store), Arc::clone(&clock));
+        Arc::new(Self { ranges: Ranges::new(Arc::clone(&store)), desk, store, clock })
+    }
+
+    /// Verifies a code and counts the scan.
+    pub async fn scan(&self, live: &LiveType, code: &str) -> Result<Scan, IssueError> {
+        match self.key(live, code).await? {
+            Ok(key) => Ok(found(key, self.desk.scan(key).await?)),
+            Err(unknown) => Ok(Scan::Unknown(unknown)),
+        }
+    }
+
+    /// Tells how a code stands, without counting.
+    pub async fn look(&self, live: &LiveType, code: &str) -> Result<Scan, IssueError> {
+        match self.key(live, code).await? {
+            Ok(key) => Ok(found(key, self.store.code(&key).await?)),
+            Err(unknown) => Ok(Scan::Unknown(unknown)),
+        }
+    }
+
+    /// The batch that a serial was ordered with.
+    pub(crate) async fn batch_of(
+        &self,
+        live: &LiveType,
+        serial: u64,
+    ) -> Result<Option<BatchId>, IssueError> {
+        let Format::Random(_) = live.format() else { return Ok(None) };
+        Ok(self.ranges.find(live.stored().id, serial).await?.map(|batch| batch.id))
+    }
+
+    /// Makes a code void.
+    pub async fn void(
+        &self,
+        live: &LiveType,
+        code: &str,
+        reason: &str,
+    ) -> Result<Scan, IssueError> {
+        match self.key(live, code).await? {
+            Ok(key) => Ok(found(key, self.store.void_code(&key, reason, self.clock.now()).await?)),
+            Err(unknown) => Ok(Scan::Unknown(unknown)),
+        }
+    }
+
+    /// Reads a code back to its serial and finds the batch of that. Asks the store only about a
+    /// serial that is in no batch that is known here.
+    async fn key(
+        &self,
+        live: &LiveType,
+        code: &str,
+    ) -> Result<Result<CodeKey, Unknown>, IssueError> {
+        let Format::Random(format) = live.format() else {
+            return Ok(Err(Unknown::NeverMade));
+        };
+        let serial = match format.parse(code) {
+            Ok(serial) => serial,
+            Err(error) => return Ok(Err(Unknown::Malformed(error))),
+        };
+        let type_id = live.stored().id;
+        let Some(batch) = self.ranges.find(type_id, serial).await? else {
+            return Ok(Err(Unknown::NeverMade));
+        };
+        let id = batch.id.code_id(serial - batch.serials.start);
+        Ok(Ok(CodeKey { type_id, batch: batch.id, ledger: batch.ledger, serial, id }))
+    }
+}
+
+fn found(key: CodeKey, status: Option<CodeStatus>) -> Scan {
+    let CodeKey { batch, serial, id, .. } = key;
+    status.map_or(Scan::Unknown(Unknown::NeverMade), |status| Scan::Known {
+        batch,
+        serial,
+        id,
+        status,
+    })
+}

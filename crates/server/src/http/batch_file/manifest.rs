@@ -1,0 +1,170 @@
+//! `GET /api/v1/batches/{id}/manifest`: proof that a file is the one that was made.
+
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use axum::extract::State;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
+use engine::LiveType;
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+use storage::{Batch, BatchId, Scope};
+use utoipa::ToSchema;
+
+use super::not_ready;
+use super::rows::{Column, File, FileFormat, PORTION};
+use crate::http::App;
+use crate::http::batches::read_id;
+use crate::http::extract::Path;
+use crate::http::problem::Problem;
+use crate::http::request::{JsonBody, as_caller};
+
+/// Manifests that are remembered. Each can be worked out again.
+const KEPT_MAX: usize = 10_000;
+
+/// Manifests that are worked out at the same time: each takes a core.
+const AT_ONCE: usize = 1;
+
+/// What a batch has come to.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub(crate) struct ManifestBody {
+    batch: String,
+    /// `ready`, or `computing` while it is worked out; ask again then.
+    #[schema(value_type = String)]
+    state: &'static str,
+    /// Codes in the file.
+    count: u64,
+    first_serial: String,
+    last_serial: String,
+    /// Which file the digest is of: `?format=csv` with the column `code`, not compressed.
+    file: &'static str,
+    /// Its size; null while it is worked out.
+    bytes: Option<u64>,
+    /// Its SHA-256, in hexadecimal digits; null while it is worked out.
+    sha256: Option<String>,
+}
+
+/// What was worked out.
+#[derive(Debug, Clone)]
+struct Sum {
+    made: u64,
+    bytes: u64,
+    sha256: String,
+}
+
+/// Manifests that are ready, and those under way.
+pub(in crate::http) struct Manifests {
+    /// Nothing stands for one that is under way.
+    sums: Mutex<HashMap<BatchId, Option<Sum>>>,
+    places: Arc<tokio::sync::Semaphore>,
+}
+
+impl Default for Manifests {
+    fn default() -> Self {
+        let places = Arc::new(tokio::sync::Semaphore::new(AT_ONCE));
+        Self { sums: Mutex::default(), places }
+    }
+}
+
+impl Manifests {
+    fn lock(&self) -> MutexGuard<'_, HashMap<BatchId, Option<Sum>>> {
+        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The sum of a batch's file, or true if it has to be worked out now.
+    fn look(&self, batch: &Batch) -> (Option<Sum>, bool) {
+        let mut sums = self.lock();
+        if let Some(known) = sums.get(&batch.id) {
+            // A file never changes once its batch has ended.
+            return (known.clone().filter(|sum| sum.made == batch.made), false);
+        }
+        if sums.len() >= KEPT_MAX {
+            sums.retain(|_, sum| sum.is_none());
+        }
+        sums.insert(batch.id, None);
+        (None, true)
+    }
+}
+
+/// Show the manifest of a batch
+///
+/// Worked out in the background when it is asked for the first time: 202 until it is ready.
+#[utoipa::path(get, path = "/api/v1/batches/{id}/manifest", tag = "Batches",
+    responses((status = 200, body = ManifestBody), (status = 202, body = ManifestBody),
+        (status = 404, body = Problem), (status = 409, body = Problem)))]
+pub(crate) async fn manifest(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Path(id): Path<String>,
+) -> Response {
+    as_caller(&app, &headers, Scope::Batch, async |caller| {
+        let batches = &app.engine.batches;
+        let (batch, live) = batches.find(read_id(&id)?, caller.bound_to()).await?;
+        if !batch.state.is_final() {
+            return Err(not_ready(&batch));
+        }
+        let (sum, start) = app.manifests.look(&batch);
+        if start {
+            let made = batches.made(&batch).await.inspect_err(|_| {
+                app.manifests.lock().remove(&batch.id);
+            })?;
+            tokio::spawn(work_out(Arc::clone(&app), batch.clone(), live, made));
+        }
+        let status = if sum.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
+        Ok(JsonBody::new(status, &body(&batch, sum)))
+    })
+    .await
+}
+
+fn body(batch: &Batch, sum: Option<Sum>) -> ManifestBody {
+    ManifestBody {
+        batch: batch.id.0.to_string(),
+        state: if sum.is_some() { "ready" } else { "computing" },
+        count: batch.made,
+        first_serial: batch.serials.start.to_string(),
+        last_serial: batch.serials.end.saturating_sub(1).to_string(),
+        file: "format=csv&columns=code",
+        bytes: sum.as_ref().map(|sum| sum.bytes),
+        sha256: sum.map(|sum| sum.sha256),
+    }
+}
+
+async fn work_out(app: Arc<App>, batch: Batch, live: Arc<LiveType>, made: Vec<Range<u64>>) {
+    let Ok(_place) = Arc::clone(&app.manifests.places).acquire_owned().await else { return };
+    let file = File::new(&batch, live, FileFormat::Csv, vec![Column::Code], None);
+    let worker = Arc::clone(&app);
+    let sum = tokio::task::spawn_blocking(move || digest(&worker, &file, made)).await;
+    match sum {
+        Ok(Some((bytes, sha256))) => {
+            let sum = Sum { made: batch.made, bytes, sha256 };
+            app.manifests.lock().insert(batch.id, Some(sum));
+        }
+        // Interrupted; whoever asks again starts it again.
+        _ => {
+            app.manifests.lock().remove(&batch.id);
+        }
+    }
+}
+
+/// Renders the file and sums it up, unless the server stops.
+fn digest(app: &App, file: &File, made: Vec<Range<u64>>) -> Option<(u64, String)> {
+    let (mut hash, mut bytes) = (Sha256::new(), 0);
+    let mut add = |text: String| {
+        hash.update(text.as_bytes());
+        bytes += text.len() as u64;
+    };
+    add(file.head().unwrap_or_default());
+    for Range { mut start, end } in made {
+        while start < end {
+            if app.shutting_down() {
+                return None;
+            }
+            let cut = end.min(start + PORTION);
+            add(file.rows(start..cut));
+            start = cut;
+        }
+    }
+    Some((bytes, hex::encode(hash.finalize())))
+}

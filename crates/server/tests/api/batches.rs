@@ -1,0 +1,332 @@
+//! `/api/v1/batches`: codes are ordered, made in the background, and downloaded.
+
+use std::collections::HashSet;
+use std::io::Read as _;
+
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use ureq::http::Method;
+
+use crate::support::{Client, Home, wait_until};
+
+/// A sample type, one without rows, one that is small, and one of another tenant.
+const CONFIG: &str = "
+id_types:
+  - { name: bottle, random: { alphabet: crockford32, length: 16, check: iso7064, group: 4 } }
+  - { name: label, random: { alphabet: crockford32, length: 16, check: iso7064, ledger: derived } }
+  - { name: coin, random: { alphabet: crockford32, length: 5 } }
+  - { name: pin, random: { alphabet: digits, length: 4, allow_dense: true } }
+  - { name: farmer, random: { alphabet: digits, length: 12, check: verhoeff, filters: openg2p } }
+  - { name: order, sequence: {} }
+  - { tenant: OTHER, name: cap, random: { alphabet: crockford32, length: 16 } }
+";
+
+fn home() -> Home {
+    Home::new().with_config(CONFIG).with("MINTAGE__BATCHES__CHUNK_CODES", "1000")
+}
+
+pub(crate) fn order(client: &Client, id_type: &str, count: u64) -> Value {
+    let reply = client.post("/api/v1/batches", &json!({"type": id_type, "count": count}));
+    assert_eq!(reply.status, 202, "{reply:?}");
+    let path = format!("/api/v1/batches/{}", reply.body["id"].as_str().unwrap());
+    assert_eq!(reply.header("location"), Some(&*path));
+    reply.body
+}
+
+pub(crate) fn wait_for(client: &Client, batch: &Value, state: &str) -> Value {
+    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    let mut last = Value::Null;
+    wait_until(&format!("the batch is {state}"), || {
+        last = client.get(&path).body;
+        last["state"] == state
+    });
+    last
+}
+
+pub(crate) fn codes(client: &Client, batch: &Value, query: &str) -> Vec<String> {
+    let id = batch["id"].as_str().unwrap();
+    let reply = client.get(&format!("/api/v1/batches/{id}/codes?format=txt{query}"));
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.text.lines().map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn a_batch_is_ordered_made_and_downloaded() {
+    let server = home().start();
+    let client = server.client();
+    let metadata = json!({"gtin": "09506000134352", "line": 3});
+    let ordered = client.post(
+        "/api/v1/batches",
+        &json!({"type": "bottle", "count": 2500, "name": "spring", "metadata": metadata}),
+    );
+    assert_eq!(ordered.status, 202, "{ordered:?}");
+    assert_eq!((&ordered.body["total"], &ordered.body["ledger"]), (&json!(2500), &json!("stored")));
+    let batch = wait_for(client, &ordered.body, "completed");
+    assert_eq!((&batch["made"], &batch["name"]), (&json!(2500), &json!("spring")));
+    assert_eq!(batch["metadata"], metadata);
+    assert!(batch["rate"].as_f64().unwrap() > 0.0 && batch["eta_seconds"].is_null(), "{batch}");
+    assert!(batch["finished_at"].is_string() && batch["recalled"].is_null());
+
+    let all = codes(client, &batch, "");
+    assert_eq!(all.iter().collect::<HashSet<_>>().len(), 2500);
+    assert_eq!(codes(client, &batch, "&from=990&limit=20"), all[990..1010]);
+    assert_eq!(codes(client, &batch, "&from=2499"), all[2499..]);
+    assert!(codes(client, &batch, "&from=2500").is_empty());
+    for code in [&all[0], &all[2499]] {
+        let reply = client.post("/api/v1/ids/validate", &json!({"type": "bottle", "id": code}));
+        assert_eq!(reply.body["valid"], true);
+    }
+    let listed = client.get("/api/v1/batches?type=bottle&state=completed").body;
+    assert_eq!(listed["batches"][0]["id"], batch["id"]);
+    assert!(listed["batches"][1].is_null() && listed["next"].is_null());
+}
+
+#[test]
+fn files_come_in_several_forms() {
+    let server = home().start();
+    let client = server.client();
+    let batch = wait_for(client, &order(client, "bottle", 3), "completed");
+    let plain = codes(client, &batch, "");
+    let path = format!("/api/v1/batches/{}/codes", batch["id"].as_str().unwrap());
+    let csv = client.get(&format!("{path}?columns=code,serial,id"));
+    assert!(csv.header("content-type").unwrap().starts_with("text/csv"));
+    assert!(csv.header("content-disposition").unwrap().contains(".csv\""));
+    let lines: Vec<&str> = csv.text.lines().collect();
+    assert_eq!((lines[0], lines.len()), ("code,serial,id", 4));
+    assert!(lines[1].starts_with(&format!("\"{}\",\"", plain[0])), "{csv:?}");
+    let ndjson = client.get(&format!("{path}?format=ndjson&columns=id,code"));
+    let rows: Vec<Value> =
+        ndjson.text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(rows[2]["code"], plain[2]);
+    let ids: Vec<u64> =
+        rows.iter().map(|row| row["id"].as_str().unwrap().parse().unwrap()).collect();
+    let own: u64 = batch["id"].as_str().unwrap().parse().unwrap();
+    assert!(own < ids[0] && ids[0] < ids[1] && ids[1] < ids[2]);
+    client.get(&format!("{path}?columns=code,price")).problem(422, "invalid_request");
+    client.get(&format!("{path}?format=txt&columns=id")).problem(422, "invalid_request");
+    client.get(&format!("{path}?format=pdf")).problem(422, "invalid_request");
+}
+
+#[test]
+fn files_have_addresses() {
+    let server = home().start();
+    let client = server.client();
+    let metadata = json!({"gtin": "09506000134352"});
+    let body = json!({"type": "bottle", "count": 2, "metadata": metadata});
+    let batch = wait_for(client, &client.post("/api/v1/batches", &body).body, "completed");
+    let code = &codes(client, &batch, "")[0];
+    let path = format!("/api/v1/batches/{}/codes", batch["id"].as_str().unwrap());
+    let url = "https%3A%2F%2Fid.example.com%2F01%2F%7Bgtin%7D%2F21%2F%7Bcode%7D";
+    let file = client.get(&format!("{path}?columns=code,url&url={url}")).text;
+    let row = format!("\"{code}\",\"https://id.example.com/01/09506000134352/21/{code}\"");
+    assert_eq!(file.lines().nth(1), Some(&*row));
+    let unknown = "https%3A%2F%2Fid.example.com%2F%7Blot%7D%2F%7Bcode%7D";
+    let reply = client.get(&format!("{path}?columns=url&url={unknown}"));
+    assert!(reply.problem(422, "invalid_request").contains("lot"));
+    client.get(&format!("{path}?columns=url")).problem(422, "invalid_request");
+    let script = "javascript%3Aalert(1)%2F%2F%7Bcode%7D";
+    client.get(&format!("{path}?columns=url&url={script}")).problem(422, "invalid_request");
+}
+
+#[test]
+fn files_are_compressed_on_request() {
+    let server = home().start();
+    let client = server.client();
+    let batch = wait_for(client, &order(client, "bottle", 20_000), "completed");
+    let path = format!("/api/v1/batches/{}/codes", batch["id"].as_str().unwrap());
+    let plain = client.get(&path).text;
+    let packed = |accepted: &str| {
+        let url = format!("{}{path}", server.url);
+        let mut response = ureq::get(url).header("accept-encoding", accepted).call().unwrap();
+        let coding = response.headers().get("content-encoding").cloned();
+        let bytes = response.body_mut().with_config().limit(64 << 20).read_to_vec().unwrap();
+        (coding.map(|coding| coding.to_str().unwrap().to_owned()), bytes)
+    };
+    let (coding, bytes) = packed("br, gzip;q=0.5");
+    assert_eq!(coding.as_deref(), Some("gzip"));
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(&*bytes).read_to_string(&mut text).unwrap();
+    assert!(text == plain && bytes.len() < plain.len());
+    let (coding, bytes) = packed("gzip, zstd");
+    assert_eq!(coding.as_deref(), Some("zstd"));
+    assert!(zstd::decode_all(&*bytes).unwrap() == plain.as_bytes() && bytes.len() < plain.len());
+    assert_eq!(packed("gzip;q=0, identity"), (None, plain.into_bytes()));
+}
+
+#[test]
+fn a_manifest_proves_the_file() {
+    let server = home().start();
+    let client = server.client();
+    let batch = wait_for(client, &order(client, "bottle", 12_345), "completed");
+    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    let mut manifest = Value::Null;
+    wait_until("the manifest is ready", || {
+        let reply = client.get(&format!("{path}/manifest"));
+        assert!(matches!(reply.status, 200 | 202), "{reply:?}");
+        manifest = reply.body;
+        manifest["state"] == "ready"
+    });
+    let file = client.get(&format!("{path}/codes")).text;
+    assert_eq!((&manifest["count"], &manifest["bytes"]), (&json!(12_345), &json!(file.len())));
+    assert_eq!(manifest["sha256"], hex::encode(Sha256::digest(file.as_bytes())));
+    assert_eq!(manifest["first_serial"], batch["first_serial"]);
+}
+
+#[test]
+fn a_derived_batch_is_complete_at_once() {
+    let server = home().start();
+    let client = server.client();
+    let batch = order(client, "label", 100_000_000);
+    assert_eq!((&batch["state"], &batch["made"]), (&json!("completed"), &json!(100_000_000)));
+    let last = codes(client, &batch, "&from=99999998");
+    assert_eq!(last.len(), 2);
+    let scan = client.post("/api/v1/scans", &json!({"type": "label", "code": last[1]}));
+    assert_eq!(scan.body["verdict"], "genuine", "{scan:?}");
+}
+
+#[test]
+fn orders_that_cannot_be_filled_are_refused_with_the_numbers() {
+    let home = home().with("MINTAGE__BATCHES__CODES_PER_TENANT_MAX", "50000");
+    let server = home.start();
+    let client = server.client();
+    let refused = |id_type: &str, count: u64, status, code| {
+        let reply = client.post("/api/v1/batches", &json!({"type": id_type, "count": count}));
+        reply.problem(status, code).to_owned()
+    };
+    assert!(refused("pin", 10_001, 409, "no_room").contains("10000"));
+    // 32^5 codes, one in ten thousand.
+    let dense = refused("coin", 3356, 409, "too_dense");
+    assert!(dense.contains("3355") || dense.contains("33554432"), "{dense}");
+    assert!(refused("bottle", 50_001, 409, "over_quota").contains("50000"));
+    refused("bottle", 0, 422, "invalid_request");
+    refused("bottle", 1_000_000_001, 422, "invalid_request");
+    refused("order", 1, 422, "not_a_code_type");
+    refused("farmer", 1, 422, "not_a_code_type");
+    refused("nothing", 1, 404, "unknown_type");
+    for body in [
+        json!({"type": "bottle", "count": -1}),
+        json!({"type": "bottle", "count": 1, "metadata": [1]}),
+        json!({"type": "bottle", "count": 1, "name": ""}),
+        json!({"type": "bottle", "count": 1, "name": "a\u{7}"}),
+        json!({"type": "bottle", "count": 1, "color": "red"}),
+    ] {
+        client.post("/api/v1/batches", &body).problem(422, "invalid_request");
+    }
+    // Nothing of it was drawn.
+    let batch = order(client, "bottle", 1);
+    let serial = batch["first_serial"].as_str().unwrap().parse::<u64>().unwrap();
+    assert!(serial < 100_000, "{batch}");
+}
+
+#[test]
+fn a_second_click_orders_once() {
+    let server = home().start();
+    let client = server.client();
+    let body = json!({"type": "bottle", "count": 5}).to_string();
+    let click = || {
+        let headers = [("idempotency-key", "click-1")];
+        client.call(Method::POST, "/api/v1/batches", &headers, Some(body.as_bytes()))
+    };
+    let (first, second) = (click(), click());
+    assert_eq!((first.status, second.status), (202, 202));
+    assert_eq!(first.body, second.body);
+    assert_eq!(first.header("location"), second.header("location"));
+    assert_eq!(second.header("idempotency-replayed"), Some("true"));
+}
+
+#[test]
+fn tenants_see_their_own_batches_only() {
+    let home = home();
+    let key = home.create_key(&["--name", "shop", "--scope", "batch", "--tenant", "OTHER"]);
+    let admin = home.create_key(&["--name", "admin", "--scope", "admin"]);
+    let server = home.start();
+    let (shop, admin) = (server.client_with(&key), server.client_with(&admin));
+    let foreign = wait_for(&admin, &order(&admin, "bottle", 1), "completed");
+    let own = wait_for(&shop, &order(&shop, "cap", 1), "completed");
+    let path = format!("/api/v1/batches/{}", foreign["id"].as_str().unwrap());
+    shop.get(&path).problem(404, "not_found");
+    shop.get(&format!("{path}/codes")).problem(404, "not_found");
+    shop.get(&format!("{path}/events")).problem(404, "not_found");
+    shop.post(&format!("{path}/cancel"), &json!({})).problem(404, "not_found");
+    shop.post(&format!("{path}/recall"), &json!({"reason": "x"})).problem(404, "not_found");
+    let listed = shop.get("/api/v1/batches").body;
+    assert_eq!(listed["batches"].as_array().unwrap().len(), 1);
+    assert_eq!(listed["batches"][0]["id"], own["id"]);
+    assert_eq!(admin.get("/api/v1/batches").body["batches"].as_array().unwrap().len(), 2);
+    shop.post("/api/v1/batches", &json!({"tenant": "default", "type": "bottle", "count": 1}))
+        .problem(403, "wrong_tenant");
+}
+
+#[test]
+fn lists_come_in_pages() {
+    let server = home().start();
+    let client = server.client();
+    let ids: Vec<Value> = (0..5).map(|_| order(client, "bottle", 1)["id"].clone()).collect();
+    let (mut seen, mut after) = (Vec::new(), String::new());
+    loop {
+        let page = client.get(&format!("/api/v1/batches?limit=2{after}")).body;
+        seen.extend(page["batches"].as_array().unwrap().iter().map(|batch| batch["id"].clone()));
+        let Some(next) = page["next"].as_str() else { break };
+        after = format!("&after={next}");
+    }
+    assert_eq!(seen, ids.into_iter().rev().collect::<Vec<_>>());
+}
+
+#[test]
+fn a_batch_is_cancelled_and_what_was_not_made_is_explained() {
+    // Nobody works here, so nothing is made.
+    let server = home().with("MINTAGE__BATCHES__WORKERS", "0").start();
+    let client = server.client();
+    let batch = order(client, "bottle", 3000);
+    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    client.get(&format!("{path}/codes")).problem(409, "batch_not_ready");
+    let cancelled = client.post(&format!("{path}/cancel"), &json!({}));
+    assert_eq!((&cancelled.body["state"], cancelled.status), (&json!("cancelled"), 200));
+    assert_eq!(client.post(&format!("{path}/cancel"), &json!({})).status, 200);
+    assert!(codes(client, &batch, "").is_empty());
+    let serial = batch["first_serial"].as_str().unwrap();
+    let history = client.history("bottle", &format!("serial={serial}"));
+    assert_eq!(history["gaps"][0]["reason"], "batch_cancelled", "{history}");
+    assert_eq!(history["gaps"][0]["count"], 3000);
+}
+
+#[test]
+fn progress_is_told_until_the_end() {
+    let server = home().start();
+    let client = server.client();
+    let batch = order(client, "bottle", 20_000);
+    let id = batch["id"].as_str().unwrap();
+    let events = client.get(&format!("/api/v1/batches/{id}/events"));
+    assert_eq!(events.header("content-type"), Some("text/event-stream"));
+    let data: Vec<Value> = events
+        .text
+        .lines()
+        .filter_map(|line| line.strip_prefix("data: "))
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect();
+    let last = data.last().unwrap();
+    assert_eq!((&last["state"], &last["made"]), (&json!("completed"), &json!(20_000)));
+    assert!(data.windows(2).all(|two| two[0]["made"].as_u64() <= two[1]["made"].as_u64()));
+    assert!(events.text.contains("event: end\n"), "{}", events.text);
+}
+
+#[test]
+fn a_batch_goes_on_after_the_server_was_killed() {
+    let home = home();
+    let server = home.start();
+    let batch = order(server.client(), "bottle", 200_000);
+    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    wait_until("some codes are made", || {
+        server.client().get(&path).body["made"].as_u64().unwrap() > 0
+    });
+    server.kill_now();
+    let server = home.start();
+    let done = wait_for(server.client(), &batch, "completed");
+    assert_eq!(done["made"], 200_000);
+    let all = codes(server.client(), &done, "");
+    assert_eq!(all.iter().collect::<HashSet<_>>().len(), 200_000);
+    for code in [&all[0], &all[100_000], &all[199_999]] {
+        let scan = server.client().post("/api/v1/scans", &json!({"type": "bottle", "code": code}));
+        assert_eq!(scan.body["verdict"], "genuine", "{scan:?}");
+    }
+}
