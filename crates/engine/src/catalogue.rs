@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use idgen::format::Format;
 use idgen::key::TypeKey;
 use idgen::spec::{IdType, Kind};
-use storage::{Change, Removal, Store, StoreError, StoredType, Tenant, TypeState};
+use storage::{Change, Removal, Store, StoreError, StoredType, Tenant, TypeId, TypeState};
 
 use crate::error::{AdminError, IssueError};
 use crate::issuing::{LogWriter, PoolMaker};
@@ -128,6 +128,12 @@ impl Catalogue {
         types.get(tenant).and_then(|types| types.get(name)).cloned().ok_or_else(|| {
             IssueError::UnknownType { tenant: shortened(tenant), name: shortened(name) }
         })
+    }
+
+    /// A type by its number.
+    pub(crate) fn by_id(&self, id: TypeId) -> Option<Arc<LiveType>> {
+        let types = self.types.load();
+        types.values().flat_map(HashMap::values).find(|live| live.stored().id == id).cloned()
     }
 
     /// Every type, by tenant and name.

@@ -35,6 +35,7 @@ async fn order(store: &PostgresStore, name: &str, count: u64, chunk_serials: u64
         name: None,
         metadata: None,
         key_id: 0,
+        order_key: None,
         active_max: 1000,
         codes_max: u64::MAX,
         now: NOW,

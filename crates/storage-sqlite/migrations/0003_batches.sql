@@ -26,6 +26,7 @@ CREATE TABLE batches (
     name          TEXT,
     metadata      TEXT,
     key_id        INTEGER NOT NULL,
+    order_key     TEXT UNIQUE,
     created_at    INTEGER NOT NULL,
     started_at    INTEGER,
     finished_at   INTEGER,

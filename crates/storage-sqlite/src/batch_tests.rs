@@ -30,6 +30,7 @@ async fn claiming_a_chunk_scans_nothing() {
         name: None,
         metadata: None,
         key_id: 0,
+        order_key: None,
         active_max: u64::MAX,
         codes_max: u64::MAX,
         now: Timestamp::UNIX_EPOCH,

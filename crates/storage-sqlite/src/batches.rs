@@ -72,6 +72,15 @@ pub(crate) fn find(connection: &Connection, id: BatchId) -> StepResult<Option<Ba
         .transpose()
 }
 
+/// The batch of an order that was given before.
+pub(crate) fn find_ordered(connection: &Connection, order_key: &str) -> StepResult<Option<Batch>> {
+    connection
+        .prepare_cached("SELECT * FROM batches WHERE order_key = ?1")?
+        .query_and_then([order_key], read_row)?
+        .next()
+        .transpose()
+}
+
 /// Types as a parameter of a statement.
 pub(crate) fn type_list(types: Option<&[TypeId]>) -> StepResult<Option<String>> {
     types
@@ -100,10 +109,10 @@ fn list(connection: &Connection, filter: &BatchFilter) -> StepResult<Vec<Batch>>
         .collect()
 }
 
-fn of_type(connection: &Connection, type_id: TypeId) -> StepResult<Vec<Batch>> {
+fn of_type(connection: &Connection, type_id: TypeId, from: u64) -> StepResult<Vec<Batch>> {
     connection
-        .prepare_cached("SELECT * FROM batches WHERE type_id = ?1 ORDER BY start")?
-        .query_and_then([type_id.0], read_row)?
+        .prepare_cached("SELECT * FROM batches WHERE type_id = ?1 AND start >= ?2 ORDER BY start")?
+        .query_and_then(params![type_id.0, from], read_row)?
         .collect()
 }
 
@@ -166,8 +175,8 @@ impl BatchStore for SqliteStore {
         self.readers.run(move |connection| list(connection, &filter)).await
     }
 
-    async fn batches_of_type(&self, type_id: TypeId) -> Result<Vec<Batch>> {
-        self.readers.run(move |connection| of_type(connection, type_id)).await
+    async fn batches_of_type(&self, type_id: TypeId, from: u64) -> Result<Vec<Batch>> {
+        self.readers.run(move |connection| of_type(connection, type_id, from)).await
     }
 
     async fn claim_chunk(&self, worker: &str, terms: ClaimTerms) -> Result<Option<Chunk>> {

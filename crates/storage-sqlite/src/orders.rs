@@ -22,6 +22,11 @@ const CLOCK_MS_MAX: u64 = 1 << 41;
 
 /// Takes an order.
 pub(crate) fn order(connection: &Connection, order: &BatchOrder) -> StepResult<Ordered> {
+    if let Some(key) = &order.order_key
+        && let Some(batch) = batches::find_ordered(connection, key)?
+    {
+        return Ok(Ordered::Done(batch));
+    }
     let BatchOrder { type_id, count, bounds, .. } = *order;
     counters::check_revision(connection, type_id, order.revision)?;
     let tenant = tenant(connection, order)?;
@@ -117,8 +122,8 @@ fn insert(
     connection
         .prepare_cached(
             "INSERT INTO batches (id, tenant, type_id, start, stop, chunk_serials, derived, state,
-                 made, name, metadata, key_id, created_at, finished_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                 made, name, metadata, key_id, order_key, created_at, finished_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
         )?
         .execute(params![
             id.0,
@@ -133,6 +138,7 @@ fn insert(
             order.name,
             order.metadata,
             order.key_id,
+            order.order_key,
             Millis(order.now),
             finished_at
         ])?;

@@ -30,6 +30,7 @@ pub(crate) fn batch_order(type_id: TypeId, count: u64) -> BatchOrder {
         name: None,
         metadata: None,
         key_id: 7,
+        order_key: None,
         active_max: u64::MAX,
         codes_max: u64::MAX,
         now: at(1),

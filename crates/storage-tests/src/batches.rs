@@ -98,14 +98,14 @@ pub async fn the_batches_of_a_type_are_in_order_of_serials(fixture: &dyn Fixture
         stored(&*store, b, 1).await;
         all.push(derived(&*store, a, 10 * number).await);
     }
-    assert_eq!(store.batches_of_type(a).await.unwrap(), all);
+    assert_eq!(store.batches_of_type(a, 0).await.unwrap(), all);
     assert!(all.is_sorted_by(|before, next| before.serials.end <= next.serials.start));
     let cancelled = store.cancel_batch(all[2].id, at(5)).await.unwrap().unwrap();
     all[2] = cancelled;
-    assert_eq!(store.batches_of_type(a).await.unwrap(), all);
+    assert_eq!(store.batches_of_type(a, 0).await.unwrap(), all);
     store.remove_type(a).await.unwrap();
-    assert_eq!(store.batches_of_type(a).await.unwrap(), all, "retired types have a past");
-    assert_eq!(store.batches_of_type(storage::TypeId(b.0 + 1)).await.unwrap(), []);
+    assert_eq!(store.batches_of_type(a, 0).await.unwrap(), all, "retired types have a past");
+    assert_eq!(store.batches_of_type(storage::TypeId(b.0 + 1), 0).await.unwrap(), []);
 }
 
 pub async fn an_unknown_batch_is_not_there(fixture: &dyn Fixture) {

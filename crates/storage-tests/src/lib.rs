@@ -293,6 +293,7 @@ macro_rules! conformance {
                 the_ids_of_batches_and_codes_never_repeat
                 all_fields_of_a_batch_come_back_after_reopening
                 a_derived_batch_is_complete_at_once
+                the_same_order_again_gives_the_same_batch
             }
             returns {
                 the_tail_of_a_counter_goes_back_to_it

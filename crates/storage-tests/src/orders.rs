@@ -102,7 +102,7 @@ pub async fn an_order_that_has_no_room_changes_nothing(fixture: &dyn Fixture) {
     assert_eq!(ordered(&*store, &order(5)).await.serials, 25..30);
     let refused = store.order_batch(&order(1)).await.unwrap();
     assert_eq!(refused, Ordered::NoRoom { drawn: 25 });
-    assert_eq!(store.batches_of_type(id).await.unwrap().len(), 2);
+    assert_eq!(store.batches_of_type(id, 0).await.unwrap().len(), 2);
 }
 
 /// Under way is what may still change: a derived batch never is, one with dead letters is.
@@ -178,7 +178,7 @@ pub async fn an_order_for_a_type_that_is_not_in_force_is_refused(fixture: &dyn F
     let retired = store.order_batch(&BatchOrder { revision, ..batch_order(id, 1) }).await;
     assert!(matches!(retired, Err(StoreError::NotFound("type"))), "{retired:?}");
     assert_eq!(store.counters(id).await.unwrap(), [(String::new(), 5)]);
-    assert_eq!(store.batches_of_type(id).await.unwrap(), []);
+    assert_eq!(store.batches_of_type(id, 0).await.unwrap(), []);
 }
 
 /// Batches of a tenant have growing IDs, and no ID is that of two codes, whatever the clock says.
@@ -242,7 +242,7 @@ pub async fn all_fields_of_a_batch_come_back_after_reopening(fixture: &dyn Fixtu
     let store = reopen(fixture, store).await;
     assert_eq!(now_is(&*store, batch.id).await, expected);
     let store = crash(fixture, store).await;
-    assert_eq!(store.batches_of_type(id).await.unwrap(), [expected]);
+    assert_eq!(store.batches_of_type(id, 0).await.unwrap(), [expected]);
 }
 
 pub async fn a_derived_batch_is_complete_at_once(fixture: &dyn Fixture) {
@@ -257,4 +257,21 @@ pub async fn a_derived_batch_is_complete_at_once(fixture: &dyn Fixture) {
     assert_eq!(claim(&*store, 10).await, None);
     assert_eq!(now_is(&*store, batch.id).await, batch);
     assert_eq!(draw(&*store, id, 1).await, count..count + 1);
+}
+
+pub async fn the_same_order_again_gives_the_same_batch(fixture: &dyn Fixture) {
+    let store = open(fixture).await;
+    let id = new_sequence(&*store, "code").await;
+    let keyed = |key: &str| BatchOrder { order_key: Some(key.to_owned()), ..batch_order(id, 7) };
+    let first = ordered(&*store, &keyed("one")).await;
+    assert_eq!(ordered(&*store, &keyed("one")).await, first);
+    let other = ordered(&*store, &keyed("two")).await;
+    assert_eq!(other.serials, first.serials.end..first.serials.end + 7);
+    let without = ordered(&*store, &batch_order(id, 7)).await;
+    assert_eq!(without.serials.start, other.serials.end);
+    let store = reopen(fixture, store).await;
+    assert_eq!(ordered(&*store, &keyed("one")).await.id, first.id);
+    assert_eq!(store.batches_of_type(id, 0).await.unwrap().len(), 3);
+    let later = store.batches_of_type(id, other.serials.start).await.unwrap();
+    assert_eq!(later.iter().map(|batch| batch.id).collect::<Vec<_>>(), [other.id, without.id]);
 }

@@ -119,6 +119,9 @@ pub struct BatchOrder {
     pub metadata: Option<String>,
     /// Who has ordered.
     pub key_id: i64,
+    /// What makes a repeated order the same one, across all callers. One that is on record comes back
+    /// as it is now, and nothing is drawn.
+    pub order_key: Option<String>,
     /// Batches of the tenant that may be under way, this one included.
     pub active_max: u64,
     /// Codes that the tenant may have ordered in all, this order included. Cancelled batches count
@@ -322,8 +325,9 @@ pub trait BatchStore {
     /// Batches, the latest first.
     async fn batches(&self, filter: &BatchFilter) -> Result<Vec<Batch>>;
 
-    /// Every batch of a type, in order of serials, for those who look for the batch of a code.
-    async fn batches_of_type(&self, type_id: TypeId) -> Result<Vec<Batch>>;
+    /// Every batch of a type whose serials begin at `from` or behind, in order of serials, for those
+    /// who look for the batch of a code. Orders of one type are put on record in that order.
+    async fn batches_of_type(&self, type_id: TypeId, from: u64) -> Result<Vec<Batch>>;
 
     /// Takes a chunk that waits and whose time has come, or whose worker was silent for too long. The
     /// tenant that was served least recently comes first, then its oldest batch, then the lowest

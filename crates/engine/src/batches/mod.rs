@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use storage::{
-    Batch, BatchFilter, BatchId, DeadChunk, DeadFilter, Store, StoreError, TypeId, Verdict,
+    Batch, BatchFilter, BatchId, BatchState, DeadChunk, DeadFilter, Store, StoreError, TypeId,
+    Verdict,
 };
 use tokio::sync::Notify;
 use tracing::info;
@@ -114,11 +115,12 @@ impl Batches {
         tenant: Option<&str>,
         recall: Option<&str>,
     ) -> Result<(Batch, Arc<LiveType>), BatchError> {
-        let (before, live) = self.find(id, tenant).await?;
-        if before.state.is_final() && before.state != storage::BatchState::Cancelled {
-            return Err(BatchError::Ended(before.state));
-        }
+        let (_, live) = self.find(id, tenant).await?;
         let batch = self.store.cancel_batch(id, self.now()).await?.ok_or(BatchError::NotFound)?;
+        // The last chunk may have been faster. Then nothing has changed, and nothing is recalled.
+        if batch.state != BatchState::Cancelled {
+            return Err(BatchError::Ended(batch.state));
+        }
         match recall {
             Some(reason) => self.recall(id, tenant, reason).await,
             None => Ok((batch, live)),
@@ -193,7 +195,7 @@ impl Batches {
     }
 
     fn type_of(&self, id: TypeId, tenant: Option<&str>) -> Option<Arc<LiveType>> {
-        let live = self.catalogue.all().into_iter().find(|live| live.stored().id == id)?;
+        let live = self.catalogue.by_id(id)?;
         tenant.is_none_or(|tenant| tenant == live.stored().id_type.tenant()).then_some(live)
     }
 

@@ -34,6 +34,8 @@ pub struct BatchRequest<'a> {
     pub metadata: Option<String>,
     /// Who orders.
     pub key_id: i64,
+    /// What makes a repeated order the same one, across all callers.
+    pub order_key: Option<String>,
 }
 
 impl Batches {
@@ -74,6 +76,7 @@ impl Batches {
             name: request.name.clone(),
             metadata: request.metadata.clone(),
             key_id: request.key_id,
+            order_key: request.order_key.clone(),
             active_max: settings.active_max,
             codes_max: settings.codes_max,
             now: self.clock.now(),

@@ -70,7 +70,14 @@ impl Shared {
     async fn work(self: Arc<Self>, type_id: TypeId) {
         while let Some(group) = self.next_group(type_id) {
             let counts = count(&group);
-            let result = self.store.scan(&counts, self.clock.now()).await;
+            // In a task of its own: a panic in there must not leave the queue without a worker.
+            let scan = {
+                let (this, counts) = (Arc::clone(&self), counts.clone());
+                async move { this.store.scan(&counts, this.clock.now()).await }
+            };
+            let result = tokio::spawn(scan).await.unwrap_or_else(|_| {
+                Err(StoreError::Unavailable("the scan was interrupted".to_owned()))
+            });
             answer(group, &counts, result);
         }
     }

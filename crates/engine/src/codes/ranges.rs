@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
 use storage::{BatchId, Ledger, Store, StoreError, TypeId};
@@ -22,7 +22,7 @@ pub(super) struct BatchRange {
 
 /// The batches of one type, in order of serials.
 struct Known {
-    batches: Box<[BatchRange]>,
+    batches: Vec<BatchRange>,
     read_at: Instant,
 }
 
@@ -67,20 +67,27 @@ impl Ranges {
             Lookup::Stale => {}
         }
         let read_at = Instant::now();
-        let batches = self.store.batches_of_type(type_id).await?;
-        let batches = batches.into_iter().map(|batch| BatchRange {
+        // Only what was ordered since: batches of a type are put on record in order of serials.
+        let end = self.read().get(&type_id).and_then(Known::end).unwrap_or(0);
+        let news = self.store.batches_of_type(type_id, end).await?;
+        let news = news.into_iter().map(|batch| BatchRange {
             id: batch.id,
             serials: batch.serials,
             ledger: batch.ledger,
         });
-        let known = Known { batches: batches.collect(), read_at };
-        let batch = known.batch_of(serial);
-        self.types.write().unwrap_or_else(PoisonError::into_inner).insert(type_id, known);
-        Ok(batch)
+        let mut types = self.types.write().unwrap_or_else(PoisonError::into_inner);
+        let known = types.entry(type_id).or_insert_with(|| Known { batches: Vec::new(), read_at });
+        known.batches.extend(news);
+        known.read_at = read_at;
+        Ok(known.batch_of(serial))
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, HashMap<TypeId, Known>> {
+        self.types.read().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn look(&self, type_id: TypeId, serial: u64, asked: Instant) -> Lookup {
-        let types = self.types.read().unwrap_or_else(PoisonError::into_inner);
+        let types = self.read();
         let Some(known) = types.get(&type_id) else { return Lookup::Stale };
         match known.batch_of(serial) {
             Some(batch) => Lookup::In(batch),
@@ -91,6 +98,11 @@ impl Ranges {
 }
 
 impl Known {
+    /// Where the last batch ends.
+    fn end(&self) -> Option<u64> {
+        self.batches.last().map(|batch| batch.serials.end)
+    }
+
     fn batch_of(&self, serial: u64) -> Option<BatchRange> {
         let after = self.batches.partition_point(|batch| batch.serials.start <= serial);
         let batch = &self.batches[after.checked_sub(1)?];

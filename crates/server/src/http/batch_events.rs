@@ -8,10 +8,13 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
+use engine::batches::BatchError;
 use futures_util::stream;
-use storage::{BatchId, Scope};
+use storage::{BatchId, BatchState, Scope};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::App;
+use super::auth::known_key;
 use super::batches::{BatchBody, read_id};
 use super::extract::Path;
 use super::problem::Problem;
@@ -19,6 +22,9 @@ use super::request::as_caller;
 
 /// How often the batch is looked at. Progress has to show twice a second.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
+
+/// Clients that follow batches at once, so that they leave connections to others.
+pub(super) const FOLLOWERS_MAX: usize = 256;
 
 /// How often a comment keeps a quiet connection open.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -41,7 +47,13 @@ pub(crate) async fn events(
         let tenant = caller.bound_to().map(ToOwned::to_owned);
         // Before the stream begins, so that an unknown batch is a 404.
         app.engine.batches.find(id, tenant.as_deref()).await?;
-        let follower = Follower { app: Arc::clone(&app), id, tenant, shown: None, number: 0 };
+        let Ok(place) = Arc::clone(&app.followers).try_acquire_owned() else {
+            let detail = format!("{FOLLOWERS_MAX} clients follow batches here already.");
+            return Err(Problem::unavailable(detail));
+        };
+        let headers = headers.clone();
+        let (app, shown) = (Arc::clone(&app), None);
+        let follower = Follower { app, headers, id, tenant, shown, number: 0, _place: place };
         let events = stream::unfold(Some(follower), async |follower| follower?.next().await);
         let keep_alive = KeepAlive::new().interval(HEARTBEAT).text("still here");
         Ok(Sse::new(events).keep_alive(keep_alive).into_response())
@@ -51,41 +63,47 @@ pub(crate) async fn events(
 
 struct Follower {
     app: Arc<App>,
+    /// The key is looked at each time: it may be revoked meanwhile.
+    headers: HeaderMap,
     id: BatchId,
     tenant: Option<String>,
     /// What was shown last.
-    shown: Option<(u64, u64, storage::BatchState)>,
+    shown: Option<Stands>,
     number: u64,
+    _place: OwnedSemaphorePermit,
 }
+
+/// What a client wants to be told of.
+type Stands = (u64, u64, BatchState, bool);
 
 impl Follower {
     /// Waits for the next change. After the end there is none.
     async fn next(mut self) -> Option<(Result<Event, Infallible>, Option<Self>)> {
+        let mut first = self.number == 0;
         loop {
-            if self.shown.is_some() {
+            if !std::mem::take(&mut first) {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
-            // A store that is away for a moment is no end; the client would only connect again.
-            let Ok((batch, live)) =
-                self.app.engine.batches.find(self.id, self.tenant.as_deref()).await
-            else {
+            known_key(&self.headers, &self.app.engine.keys, self.app.access).ok()?;
+            let (batch, live) =
+                match self.app.engine.batches.find(self.id, self.tenant.as_deref()).await {
+                    Ok(found) => found,
+                    Err(BatchError::NotFound) => return None,
+                    // The client connects to another one.
+                    Err(_) if self.app.shutting_down() => return None,
+                    // A store that is away for a moment is no end.
+                    Err(_) => continue,
+                };
+            let stands = (batch.made, batch.dead_chunks, batch.state, batch.recalled.is_some());
+            if self.shown == Some(stands) {
                 if self.app.shutting_down() {
                     return None;
                 }
-                self.shown.get_or_insert((u64::MAX, 0, storage::BatchState::Queued));
-                continue;
-            };
-            let ended = batch.state.is_final();
-            let stands = (batch.made, batch.dead_chunks, batch.state);
-            if self.shown == Some(stands) && !self.app.shutting_down() {
                 continue;
             }
-            let changed = self.shown.replace(stands) != Some(stands);
-            if !changed {
-                // The server goes away; the client connects to another one.
-                return None;
-            }
+            self.shown = Some(stands);
             self.number += 1;
+            let ended = batch.state.is_final();
             let body = BatchBody::new(batch, &live, self.app.clock.now());
             let event = Event::default()
                 .event(if ended { "end" } else { "progress" })

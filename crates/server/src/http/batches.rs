@@ -18,7 +18,7 @@ use super::auth::Caller;
 use super::extract::{Body, Path, Query};
 use super::paging::PageQuery;
 use super::problem::Problem;
-use super::request::{JsonBody, as_caller, once, read_json};
+use super::request::{JsonBody, as_caller, idempotency_key, once, read_json};
 
 /// The longest name and reason, in characters, and the largest metadata, in bytes.
 const TEXT_CHARS_MAX: usize = 200;
@@ -193,7 +193,8 @@ pub(crate) async fn order(
     as_caller(&app, &headers, Scope::Batch, async |caller| {
         let work = {
             let (app, caller, body) = (Arc::clone(&app), caller.clone(), body.clone());
-            async move { order_for(&app, &caller, &body).await }
+            let key = idempotency_key(&headers)?.map(|key| format!("{} {key}", caller.scope()));
+            async move { order_for(&app, &caller, &body, key).await }
         };
         let mut response = once(&app, &headers, caller, "batch", body, work).await?;
         if let Some(location) = location(&mut response).await {
@@ -217,7 +218,12 @@ async fn location(response: &mut Response) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!("/api/v1/batches/{}", ordered?.id)).ok()
 }
 
-async fn order_for(app: &App, caller: &Caller, body: &[u8]) -> Result<JsonBody, Problem> {
+async fn order_for(
+    app: &App,
+    caller: &Caller,
+    body: &[u8],
+    order_key: Option<String>,
+) -> Result<JsonBody, Problem> {
     let order: OrderBody = read_json(body)?;
     let tenant = caller.tenant(order.tenant.as_deref())?;
     if let Some(name) = &order.name {
@@ -238,6 +244,7 @@ async fn order_for(app: &App, caller: &Caller, body: &[u8]) -> Result<JsonBody, 
         name: order.name,
         metadata,
         key_id: caller.key_id(),
+        order_key,
     };
     let (batch, live) = app.engine.batches.order(request).await?;
     let body = BatchBody::new(batch, &live, app.clock.now());
@@ -268,7 +275,7 @@ pub(crate) async fn list(
     as_caller(&app, &headers, Scope::Batch, async |caller| {
         let tenant = caller.tenant_to_list(query.tenant.as_deref())?;
         let limit = page.limit()?;
-        let before = page.after.as_deref().map(read_id).transpose()?;
+        let before = page.after.as_deref().map(read_cursor).transpose()?;
         // One more, to know whether there is another page.
         let filter = BatchFilter { types: None, state: query.state, before, limit: limit + 1 };
         let batches = &app.engine.batches;
@@ -360,6 +367,10 @@ pub(crate) async fn recall(
         Ok(JsonBody::ok(&BatchBody::new(batch, &live, app.clock.now())))
     })
     .await
+}
+
+fn read_cursor(text: &str) -> Result<BatchId, Problem> {
+    read_id(text).map_err(|_| Problem::invalid("after must be the next of the page before."))
 }
 
 /// Reads the number of a batch. What cannot be one is not there.

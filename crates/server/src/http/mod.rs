@@ -21,6 +21,7 @@ mod problem;
 mod readings;
 mod request;
 mod scans;
+mod symbols;
 mod tenants;
 mod types;
 
@@ -64,6 +65,8 @@ pub(crate) struct App {
     started: Instant,
     shutting_down: AtomicBool,
     manifests: batch_file::Manifests,
+    /// Room for clients that follow batches.
+    followers: Arc<tokio::sync::Semaphore>,
     /// When the store was last found to work.
     last_check: tokio::sync::Mutex<Option<Instant>>,
 }
@@ -102,6 +105,7 @@ impl App {
             started: Instant::now(),
             shutting_down: AtomicBool::new(false),
             manifests: batch_file::Manifests::default(),
+            followers: Arc::new(tokio::sync::Semaphore::new(batch_events::FOLLOWERS_MAX)),
             last_check: tokio::sync::Mutex::default(),
         })
     }

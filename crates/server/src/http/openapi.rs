@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 
 use super::{
     App, batch_events, batch_file, batches, dead_letters, ids, issuances, keys, operation, pools,
-    scans, tenants, types,
+    scans, symbols, tenants, types,
 };
 
 #[derive(OpenApi)]
@@ -59,6 +59,8 @@ pub(super) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(scans::scan))
         .routes(routes!(scans::get))
         .routes(routes!(scans::void))
+        .routes(routes!(symbols::qr))
+        .routes(routes!(symbols::data_matrix))
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::retry))
         .routes(routes!(dead_letters::abandon))

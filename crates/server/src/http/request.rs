@@ -136,7 +136,7 @@ fn repeated(answer: Answer) -> Response {
     response
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let usable = |key: &&str| !key.is_empty() && key.len() <= KEY_CHARS_MAX;
     value.to_str().ok().map(str::trim).filter(usable).map(Some).ok_or_else(|| {

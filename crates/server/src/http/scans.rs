@@ -19,9 +19,8 @@ use super::problem::Problem;
 use super::request::{JsonBody, as_caller, once, read_json};
 use super::types::TenantQuery;
 
-/// A code as it was scanned or typed.
+/// A code as it was scanned or typed. Further fields, such as a place, are welcome and not kept.
 #[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
 pub(crate) struct ScanBody<'a> {
     /// Whose ID type; the key's tenant, or `default`, where it is left out.
     #[serde(default, borrow)]

@@ -142,3 +142,22 @@ fn codes_and_batches_are_made_void() {
     let never = "/api/v1/codes/bottle/0000-0000-0000-0000/void";
     client.post(never, &json!({"reason": "x"})).problem(404, "unknown_code");
 }
+
+#[test]
+fn codes_are_shown_as_symbols() {
+    let server = home().start();
+    let client = server.client();
+    let batch = wait_for(client, &order(client, "bottle", 1), "completed");
+    let code = codes(client, &batch, "").remove(0);
+    for symbol in ["qr.svg", "datamatrix.svg"] {
+        let path = format!("/api/v1/codes/bottle/{code}/{symbol}");
+        let plain = client.get(&path);
+        assert_eq!(plain.header("content-type"), Some("image/svg+xml"), "{plain:?}");
+        assert!(plain.text.starts_with("<svg") && plain.text.contains("h1v1h-1z"));
+        let url = "https%3A%2F%2Fid.example.com%2F01%2F09506000134352%2F21%2F%7Bcode%7D";
+        let longer = client.get(&format!("{path}?url={url}"));
+        assert!(longer.text.len() > plain.text.len(), "{longer:?}");
+        let never = client.get(&format!("/api/v1/codes/bottle/0000-0000-0000-0000/{symbol}"));
+        never.problem(404, "unknown_code");
+    }
+}

@@ -25,6 +25,7 @@ CREATE TABLE batches (
     name          text,
     metadata      text,
     key_id        bigint NOT NULL,
+    order_key     text COLLATE "C" UNIQUE,
     created_at    timestamptz NOT NULL,
     started_at    timestamptz,
     finished_at   timestamptz,
@@ -37,7 +38,8 @@ CREATE INDEX batches_by_type ON batches (type_id, id);
 CREATE UNIQUE INDEX batches_by_serial ON batches (type_id, start);
 
 -- Chunks of stored batches. `due_at` is when a queued one may be claimed, and when a running one was.
--- A running one without a worker had one that is gone, and counts as silent for ever. There is no reference to batches: rows of neither are ever deleted, and orders are large.
+-- A running one without a worker had one that is gone, and counts as silent for ever. There is no
+-- reference to batches: rows of neither are ever deleted, and orders are large.
 CREATE TABLE chunks (
     batch_id bigint NOT NULL,
     number   bigint NOT NULL,
@@ -85,6 +87,7 @@ INSERT INTO code_clock (next_ms) VALUES (0);
 CREATE FUNCTION order_batch(
     the_type bigint, the_revision bigint, wanted bigint, low bigint, high bigint,
     chunk_size bigint, its_ledger text, its_name text, its_metadata text, its_key bigint,
+    its_order_key text,
     active_max bigint, codes_max bigint, ms bigint, span_ms bigint, at timestamptz,
     OUT outcome text, OUT figure bigint, OUT batch batches
 ) LANGUAGE plpgsql AS $$
@@ -95,6 +98,7 @@ DECLARE
     drawn     record;
     began_ms  bigint;
     is_stored boolean := its_ledger = 'stored';
+    snowflake_ms_max constant bigint := 1::bigint << 41;
 BEGIN
     SELECT tenant, retired, revision INTO known FROM id_types WHERE id = the_type;
     IF NOT FOUND OR known.retired THEN
@@ -106,6 +110,12 @@ BEGIN
     INSERT INTO batch_tenants (tenant) VALUES (known.tenant) ON CONFLICT DO NOTHING;
     SELECT under_way, codes INTO quota FROM batch_tenants
     WHERE tenant = known.tenant FOR NO KEY UPDATE;
+    -- Behind the lock, so that two of the same kind do not both find nothing.
+    SELECT * INTO batch FROM batches WHERE order_key = its_order_key;
+    IF FOUND THEN
+        outcome := 'done';
+        RETURN;
+    END IF;
     IF is_stored AND quota.under_way >= active_max THEN
         outcome := 'too_many_active';
         figure := quota.under_way;
@@ -136,13 +146,16 @@ BEGIN
     WHERE tenant = known.tenant;
     UPDATE code_clock SET next_ms = greatest(next_ms, ms) + span_ms
     RETURNING next_ms - span_ms INTO began_ms;
+    IF began_ms + span_ms > snowflake_ms_max THEN
+        RAISE EXCEPTION 'the lifetime of snowflakes is over';
+    END IF;
     INSERT INTO batches (id, type_id, tenant, start, stop, chunk_serials, ledger, state, made, name,
-                         metadata, key_id, created_at, finished_at)
+                         metadata, key_id, order_key, created_at, finished_at)
     SELECT (began_ms << 22) | (meta.shard::bigint << 12), the_type, known.tenant, drawn.first,
            drawn.behind, chunk_size, its_ledger,
            CASE WHEN is_stored THEN 'queued' ELSE 'completed' END,
            CASE WHEN is_stored THEN 0 ELSE wanted END,
-           its_name, its_metadata, its_key, at, CASE WHEN is_stored THEN NULL ELSE at END
+           its_name, its_metadata, its_key, its_order_key, at, CASE WHEN is_stored THEN NULL ELSE at END
     FROM meta
     RETURNING batches.* INTO batch;
     IF is_stored THEN

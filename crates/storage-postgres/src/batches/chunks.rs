@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use futures_util::future::try_join_all;
+use futures_util::future::join_all;
 use jiff::Timestamp;
 use storage::{BatchId, Chunk, ClaimTerms, Result, Verdict};
 use tokio_postgres::types::Type;
@@ -52,20 +52,35 @@ impl Turns {
 }
 
 impl PostgresStore {
-    /// A tenant's turn is known on its shard only, so shards take turns like tenants do.
+    /// A tenant's turn is known on its shard only, so shards take turns like tenants do. One that
+    /// does not answer does not keep the others from their turn.
     pub(super) async fn claim(&self, worker: &str, terms: ClaimTerms) -> Result<Option<Chunk>> {
+        let mut failed = Ok(None);
         for shard in self.turns.order(self.databases.len()) {
-            if let Some(chunk) = claim_on(&self.databases[shard], worker, terms).await? {
-                self.turns.note(shard);
-                return Ok(Some(chunk));
+            match claim_on(&self.databases[shard], worker, terms).await {
+                Ok(None) => {}
+                Ok(Some(chunk)) => {
+                    self.turns.note(shard);
+                    return Ok(Some(chunk));
+                }
+                Err(error) => {
+                    self.turns.note(shard);
+                    failed = Err(error);
+                }
             }
         }
-        Ok(None)
+        failed
     }
 
     /// Workers first, leases afterwards: who has joined in between and claimed is not among these.
     pub(super) async fn release_lost(&self, instance: &str) -> Result<u64> {
-        let rows = self.everywhere(WORKERS).await?;
+        let shards = self.databases.iter().map(|shard| self.release_lost_on(shard, instance));
+        // All of them, whatever becomes of the others.
+        join_all(shards).await.into_iter().sum()
+    }
+
+    async fn release_lost_on(&self, shard: &Database, instance: &str) -> Result<u64> {
+        let rows = shard.query(Repeat::Always, WORKERS, &[]).await?;
         let mut workers: Vec<String> = rows.iter().map(|row| row.get(0)).collect();
         workers.retain(|worker| worker != instance);
         if workers.is_empty() {
@@ -75,13 +90,8 @@ impl PostgresStore {
         let alive = self.catalogue().query(Repeat::Always, ALIVE, &params).await?;
         workers.retain(|worker| alive.iter().all(|row| row.get::<_, &str>(0) != worker));
         let params: [Param<'_>; 1] = [(&workers, Type::TEXT_ARRAY)];
-        let rows = try_join_all(
-            self.databases
-                .iter()
-                .map(|shard| shard.query(Repeat::Always, "SELECT release_chunks($1)", &params)),
-        )
-        .await?;
-        rows.iter().flatten().map(|row| read_serial(row.get(0))).sum()
+        let rows = shard.query(Repeat::Always, "SELECT release_chunks($1)", &params).await?;
+        rows.iter().map(|row| read_serial(row.get(0))).sum()
     }
 }
 

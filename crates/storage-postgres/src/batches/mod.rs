@@ -17,6 +17,7 @@ use storage::{
 use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
+use crate::counters::write_count;
 use crate::database::Repeat;
 use crate::error;
 use crate::session::{Keep, Param};
@@ -56,10 +57,14 @@ impl BatchStore for PostgresStore {
         self.list_batches(filter).await
     }
 
-    async fn batches_of_type(&self, type_id: TypeId) -> Result<Vec<Batch>> {
+    async fn batches_of_type(&self, type_id: TypeId, from: u64) -> Result<Vec<Batch>> {
         let Some(shard) = self.shard_of(type_id) else { return Ok(Vec::new()) };
-        let sql = format!("SELECT {} FROM batches WHERE type_id = $1 ORDER BY start", columns());
-        let rows = shard.query(Repeat::Always, &sql, &[(&type_id.0, Type::INT8)]).await?;
+        let sql = format!(
+            "SELECT {} FROM batches WHERE type_id = $1 AND start >= $2 ORDER BY start",
+            columns()
+        );
+        let params: [Param<'_>; 2] = [(&type_id.0, Type::INT8), (&write_count(from), Type::INT8)];
+        let rows = shard.query(Repeat::Always, &sql, &params).await?;
         rows.iter().map(read_batch).collect()
     }
 

@@ -14,13 +14,13 @@ fn order_sql() -> String {
     format!(
         "SELECT outcome, figure, {}
          FROM (SELECT outcome, figure, (batch).*
-               FROM order_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15))
+               FROM order_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16))
              AS ordered",
         columns()
     )
 }
 
-/// Never repeated without knowing: it would be ordered twice.
+/// Never repeated without knowing: without a key it would be ordered twice.
 pub(super) async fn order(shard: &Database, order: &BatchOrder) -> Result<Ordered> {
     let ms = order.now.as_millisecond() - SNOWFLAKE_EPOCH_MS;
     // More than a number in the database can be is no limit.
@@ -40,6 +40,7 @@ pub(super) async fn order(shard: &Database, order: &BatchOrder) -> Result<Ordere
                 (&order.name, Type::TEXT),
                 (&order.metadata, Type::TEXT),
                 (&order.key_id, Type::INT8),
+                (&order.order_key, Type::TEXT),
                 (&write_count(order.active_max), Type::INT8),
                 (&codes_max, Type::INT8),
                 (&ms, Type::INT8),

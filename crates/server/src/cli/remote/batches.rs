@@ -100,7 +100,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             let body =
                 json!({"tenant": args.tenant, "type": id_type, "count": count, "name": name});
             let batch = client.call(Method::POST, "/api/v1/batches", Some(&body))?;
-            if *wait { follow(&client, &batch)? } else { batch }
+            let batch = if *wait { follow(&client, &batch)? } else { batch };
+            print_json(&batch)?;
+            let failed = batch["state"] == "needs_attention";
+            return Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS });
         }
         What::Show { id } => client.call(Method::GET, &path(id), None)?,
         What::Codes { id, out, format } => {

@@ -72,10 +72,13 @@ impl Client {
         }
         let mut file = File::create_new(out)
             .with_context(|| format!("cannot make the file {}", out.display()))?;
-        let bytes = io::copy(&mut response.body_mut().as_reader(), &mut file)
-            .with_context(|| format!("the download to {} broke off", out.display()))?;
-        file.sync_all()?;
-        Ok(bytes)
+        let copied = io::copy(&mut response.body_mut().as_reader(), &mut file)
+            .and_then(|bytes| file.sync_all().map(|()| bytes));
+        if copied.is_err() {
+            // Half a file must not look like a whole one.
+            let _ = std::fs::remove_file(out);
+        }
+        Ok(copied.with_context(|| format!("the download to {} broke off", out.display()))?)
     }
 
     fn send(

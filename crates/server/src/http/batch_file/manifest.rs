@@ -11,6 +11,7 @@ use engine::LiveType;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use storage::{Batch, BatchId, Scope};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::ToSchema;
 
 use super::not_ready;
@@ -49,42 +50,44 @@ pub(crate) struct ManifestBody {
 /// What was worked out.
 #[derive(Debug, Clone)]
 struct Sum {
-    made: u64,
     bytes: u64,
     sha256: String,
 }
 
-/// Manifests that are ready, and those under way.
+/// Manifests that are ready, and room for working one out.
 pub(in crate::http) struct Manifests {
-    /// Nothing stands for one that is under way.
-    sums: Mutex<HashMap<BatchId, Option<Sum>>>,
-    places: Arc<tokio::sync::Semaphore>,
+    sums: Mutex<HashMap<BatchId, Sum>>,
+    places: Arc<Semaphore>,
 }
 
 impl Default for Manifests {
     fn default() -> Self {
-        let places = Arc::new(tokio::sync::Semaphore::new(AT_ONCE));
-        Self { sums: Mutex::default(), places }
+        Self { sums: Mutex::default(), places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 }
 
 impl Manifests {
-    fn lock(&self) -> MutexGuard<'_, HashMap<BatchId, Option<Sum>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<BatchId, Sum>> {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sum of a batch's file, or true if it has to be worked out now.
-    fn look(&self, batch: &Batch) -> (Option<Sum>, bool) {
+    /// The sum of a batch's file. A file never changes once its batch has ended.
+    fn ready(&self, batch: &Batch) -> Option<Sum> {
+        self.lock().get(&batch.id).cloned()
+    }
+
+    /// A place to work one out. Nobody queues for it: whoever asks again may find one then, and no
+    /// tenant has more than its turn.
+    fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+
+    fn keep(&self, batch: BatchId, sum: Sum) {
         let mut sums = self.lock();
-        if let Some(known) = sums.get(&batch.id) {
-            // A file never changes once its batch has ended.
-            return (known.clone().filter(|sum| sum.made == batch.made), false);
-        }
         if sums.len() >= KEPT_MAX {
-            sums.retain(|_, sum| sum.is_none());
+            sums.clear();
         }
-        sums.insert(batch.id, None);
-        (None, true)
+        sums.insert(batch, sum);
     }
 }
 
@@ -105,12 +108,11 @@ pub(crate) async fn manifest(
         if !batch.state.is_final() {
             return Err(not_ready(&batch));
         }
-        let (sum, start) = app.manifests.look(&batch);
-        if start {
-            let made = batches.made(&batch).await.inspect_err(|_| {
-                app.manifests.lock().remove(&batch.id);
-            })?;
-            tokio::spawn(work_out(Arc::clone(&app), batch.clone(), live, made));
+        let sum = app.manifests.ready(&batch);
+        if sum.is_none()
+            && let Some(place) = app.manifests.place()
+        {
+            tokio::spawn(work_out(Arc::clone(&app), batch.clone(), live, place));
         }
         let status = if sum.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
         Ok(JsonBody::new(status, &body(&batch, sum)))
@@ -131,25 +133,19 @@ fn body(batch: &Batch, sum: Option<Sum>) -> ManifestBody {
     }
 }
 
-async fn work_out(app: Arc<App>, batch: Batch, live: Arc<LiveType>, made: Vec<Range<u64>>) {
-    let Ok(_place) = Arc::clone(&app.manifests.places).acquire_owned().await else { return };
+async fn work_out(app: Arc<App>, batch: Batch, live: Arc<LiveType>, _place: OwnedSemaphorePermit) {
+    // If anything goes wrong, whoever asks again starts it again.
+    let Ok(made) = app.engine.batches.made(&batch).await else { return };
     let file = File::new(&batch, live, FileFormat::Csv, vec![Column::Code], None);
     let worker = Arc::clone(&app);
     let sum = tokio::task::spawn_blocking(move || digest(&worker, &file, made)).await;
-    match sum {
-        Ok(Some((bytes, sha256))) => {
-            let sum = Sum { made: batch.made, bytes, sha256 };
-            app.manifests.lock().insert(batch.id, Some(sum));
-        }
-        // Interrupted; whoever asks again starts it again.
-        _ => {
-            app.manifests.lock().remove(&batch.id);
-        }
+    if let Ok(Some(sum)) = sum {
+        app.manifests.keep(batch.id, sum);
     }
 }
 
 /// Renders the file and sums it up, unless the server stops.
-fn digest(app: &App, file: &File, made: Vec<Range<u64>>) -> Option<(u64, String)> {
+fn digest(app: &App, file: &File, made: Vec<Range<u64>>) -> Option<Sum> {
     let (mut hash, mut bytes) = (Sha256::new(), 0);
     let mut add = |text: String| {
         hash.update(text.as_bytes());
@@ -166,5 +162,5 @@ fn digest(app: &App, file: &File, made: Vec<Range<u64>>) -> Option<(u64, String)
             start = cut;
         }
     }
-    Some((bytes, hex::encode(hash.finalize())))
+    Some(Sum { bytes, sha256: hex::encode(hash.finalize()) })
 }

@@ -42,7 +42,7 @@ pub(crate) struct CodesQuery {
     /// For csv and ndjson, any of `code`, `serial`, `id` and `url`, separated by commas.
     columns: Option<String>,
     /// For the column `url`: an address with `{code}`, `{serial}`, `{id}` or the name of an entry of the
-    /// batch's metadata in it, such as `https://id.example.com/01/{gtin}/21/{code}`.
+    /// batch's metadata in it, such as a GS1 Digital Link that ends in `/01/{gtin}/21/{code}`.
     url: Option<String>,
     /// Leave out so many codes at the beginning.
     from: Option<u64>,
@@ -87,7 +87,7 @@ pub(crate) async fn codes(
             .map_err(|error| Problem::unavailable(format!("Cannot compress: {error}.")))?;
         let (format, coding) = (query.format, packer.coding());
         let file = File::new(&batch, live, format, columns, url);
-        let body = stream_file(file, query.from.is_none(), serials, packer);
+        let body = stream_file(file, from == 0, serials, packer);
         Ok(with_headers(body, format, coding, id))
     })
     .await

@@ -15,8 +15,13 @@ use crate::http::problem::Problem;
 /// Codes that are rendered at a time. All that is in memory of a file.
 pub(super) const PORTION: u64 = 8192;
 
-/// The longest template of addresses, in bytes.
+/// The longest template of addresses, in bytes, and the longest address that can come of it, without
+/// what belongs to the code.
 const TEMPLATE_BYTES_MAX: usize = 2000;
+const URL_BYTES_MAX: usize = 2000;
+
+/// Characters that no address has, and that would end a cell or a text in a file.
+const NOT_IN_ADDRESSES: &[u8] = b"\"\\<>^`|";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -70,7 +75,18 @@ impl Column {
                 Problem::invalid(detail)
             })
         };
-        list.split(',').map(read).collect()
+        let mut columns = Vec::with_capacity(Self::NAMES.len());
+        for column in list.split(',').take(Self::NAMES.len() + 1).map(read) {
+            let column = column?;
+            if columns.contains(&column) {
+                return Err(Problem::invalid(format!(
+                    "The column {} is there twice.",
+                    column.name()
+                )));
+            }
+            columns.push(column);
+        }
+        Ok(columns)
     }
 }
 
@@ -94,8 +110,9 @@ impl UrlTemplate {
         if !(text.starts_with("https://") || text.starts_with("http://")) {
             return Err(wrong("must begin with https:// or http://"));
         }
-        if text.len() > TEMPLATE_BYTES_MAX || !text.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(wrong("must be a short address without spaces"));
+        let usable = |byte: u8| byte.is_ascii_graphic() && !NOT_IN_ADDRESSES.contains(&byte);
+        if text.len() > TEMPLATE_BYTES_MAX || !text.bytes().all(usable) {
+            return Err(wrong("must be a short address without spaces, quotes and the like"));
         }
         let (mut parts, mut rest) = (Vec::new(), text);
         while let Some((before, place)) = rest.split_once('{') {
@@ -119,6 +136,10 @@ impl UrlTemplate {
             return Err(wrong("has a brace too many"));
         }
         parts.push(UrlPart::Text(rest.to_owned()));
+        let length = |part: &UrlPart| if let UrlPart::Text(text) = part { text.len() } else { 0 };
+        if parts.iter().map(length).sum::<usize>() > URL_BYTES_MAX {
+            return Err(wrong("becomes too long with the batch's metadata"));
+        }
         if !parts.iter().any(|part| matches!(part, UrlPart::Code | UrlPart::Serial | UrlPart::Id)) {
             return Err(wrong("names nothing of the code; use {code}"));
         }
@@ -255,7 +276,9 @@ mod tests {
             "https://a/",
             "https://a/{b}",
             "https://a/ {code}",
-            "https://a/\"{code}\n",
+            "https://a/\"{code}",
+            "https://a/\\{code}",
+            "https://a/\n{code}",
         ] {
             assert!(UrlTemplate::read(text, &Value::Null).is_err(), "{text}");
         }
