@@ -17,7 +17,7 @@ nav a{margin-right:1rem;white-space:nowrap}
 ";
 
 /// What the stable codes of problems mean.
-const PROBLEMS: [(&str, &str); 25] = [
+const PROBLEMS: [(&str, &str); 33] = [
     ("malformed_json", "The body is not JSON."),
     ("body_cut_off", "The connection ended before the body did."),
     ("invalid_idempotency_key", "The header Idempotency-Key is empty, too long or not ASCII."),
@@ -41,6 +41,14 @@ const PROBLEMS: [(&str, &str); 25] = [
         "invalid_request",
         "The body or the query has the wrong shape; `detail` says what is accepted.",
     ),
+    ("unknown_code", "No such code was ever made."),
+    ("not_a_code_type", "The codes of this ID type cannot be made in batches."),
+    ("no_room", "The ID type has fewer codes left than were ordered."),
+    ("too_dense", "So many of the possible codes would be real that they could be guessed."),
+    ("too_many_batches", "The tenant has as many batches under way as it may have."),
+    ("over_quota", "The tenant has ordered as many codes as it may."),
+    ("batch_not_ready", "Not all codes of the batch are made yet."),
+    ("batch_ended", "The batch has ended and cannot be cancelled."),
     ("idempotency_key_reused", "The idempotency key was used for a request with another body."),
     ("too_many_requests", "The key or its tenant is over its rate limit; see Retry-After."),
     ("pool_empty", "The pool is being refilled; try again."),
