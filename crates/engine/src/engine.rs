@@ -170,9 +170,10 @@ impl Engine {
             Arc::clone(&store),
             Arc::clone(&catalogue),
             Arc::clone(&clock),
+            Arc::clone(&metrics),
             settings.batches,
         );
-        let codes = Codes::new(Arc::clone(&store), Arc::clone(&clock));
+        let codes = Codes::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics));
         let issuer = Arc::new(Issuer::new(
             Arc::clone(&store),
             clock,

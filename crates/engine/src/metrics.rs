@@ -15,6 +15,10 @@ pub struct EngineMetrics {
     pub(crate) serials_drawn: Counter,
     pub(crate) requests_waited: Counter,
     pub(crate) log_failures: Counter,
+    pub(crate) codes_made: Counter,
+    pub(crate) chunks_failed: Counter,
+    pub(crate) scans_known: Counter,
+    pub(crate) scans_unknown: Counter,
 }
 
 impl EngineMetrics {
@@ -34,6 +38,18 @@ impl EngineMetrics {
             ("serials_drawn", "Serials drawn from counters", &self.serials_drawn),
             ("requests_waited", "Requests that found their pool empty", &self.requests_waited),
             ("log_failures", "Writes of the issue log that failed", &self.log_failures),
+            (
+                "codes_made",
+                "Codes of stored batches that this instance has written",
+                &self.codes_made,
+            ),
+            (
+                "chunks_failed",
+                "Attempts to write a chunk of a batch that failed",
+                &self.chunks_failed,
+            ),
+            ("scans_known", "Scans of codes that were made", &self.scans_known),
+            ("scans_unknown", "Scans of what is no code that was made", &self.scans_unknown),
         ];
         for (name, help, counter) in counters {
             registry.register(name, help, counter.clone());

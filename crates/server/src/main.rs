@@ -9,6 +9,7 @@ mod failure;
 mod http;
 mod message;
 mod offline;
+mod percent;
 mod serve;
 mod stores;
 mod telemetry;

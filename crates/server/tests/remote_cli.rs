@@ -148,6 +148,30 @@ fn pools_are_a_table_or_json() {
 }
 
 #[test]
+fn batches_are_ordered_listed_and_downloaded() {
+    let (_home, server, token) = served();
+    let user = user(&server, &token);
+    let order = ["batches", "order", "bottle", "--count", "1500", "--name", "spring", "--wait"];
+    let batch = json(&user.ok(&order));
+    assert_eq!((&batch["state"], &batch["made"]), (&"completed".into(), &1500.into()));
+    let id = batch["id"].as_str().unwrap();
+    let table = user.ok(&["batches", "list"]);
+    assert!(table.lines().nth(1).is_some_and(|row| row.contains("spring")), "{table}");
+    assert_eq!(json(&user.ok(&["batches", "show", id]))["id"], batch["id"]);
+    let file = user.write("here", "").with_file_name("codes.txt");
+    let out = file.to_str().unwrap();
+    user.ok(&["batches", "codes", id, "--format", "txt", "--out", out]);
+    assert_eq!(std::fs::read_to_string(&file).unwrap().lines().count(), 1500);
+    let message = user.fails(&["batches", "codes", id, "--out", out]);
+    assert!(message.contains("codes.txt"), "{message}");
+    let message = user.fails(&["batches", "cancel", id]);
+    assert!(message.contains("(409)"), "{message}");
+    let recalled = json(&user.ok(&["batches", "recall", id, "--reason", "contaminated"]));
+    assert_eq!(recalled["recalled"]["reason"], "contaminated");
+    assert!(user.fails(&["batches", "show", "1"]).contains("(404)"));
+}
+
+#[test]
 fn what_goes_wrong_is_one_sentence() {
     let (_home, server, token) = served();
     for key in ["mtg_00000000_wrong", &format!("{token}x")] {

@@ -23,6 +23,7 @@ pub(crate) use self::worker::Worker;
 
 use crate::LiveType;
 use crate::catalogue::Catalogue;
+use crate::metrics::EngineMetrics;
 use crate::surroundings::Clock;
 
 /// Settings of batches.
@@ -51,6 +52,7 @@ pub struct Batches {
     store: Arc<dyn Store>,
     catalogue: Arc<Catalogue>,
     clock: Arc<dyn Clock>,
+    metrics: Arc<EngineMetrics>,
     settings: BatchSettings,
     /// Wakes idle workers of this instance.
     work: Notify,
@@ -61,9 +63,10 @@ impl Batches {
         store: Arc<dyn Store>,
         catalogue: Arc<Catalogue>,
         clock: Arc<dyn Clock>,
+        metrics: Arc<EngineMetrics>,
         settings: BatchSettings,
     ) -> Arc<Self> {
-        Arc::new(Self { store, catalogue, clock, settings, work: Notify::new() })
+        Arc::new(Self { store, catalogue, clock, metrics, settings, work: Notify::new() })
     }
 
     /// A batch and its type, as far as one tenant may see them; none is every tenant.

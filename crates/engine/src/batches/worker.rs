@@ -62,7 +62,7 @@ impl Worker {
 
     /// Does one chunk. False if there is none to do.
     async fn step(&self, stop: &watch::Receiver<bool>) -> Result<bool, StoreError> {
-        let Batches { store, clock, settings, .. } = &*self.batches;
+        let Batches { store, clock, metrics, settings, .. } = &*self.batches;
         let terms = ClaimTerms {
             silent: settings.silent,
             attempts_max: settings.retries + 1,
@@ -71,9 +71,15 @@ impl Worker {
         let Some(chunk) = store.claim_chunk(&self.name, terms).await? else { return Ok(false) };
         let (batch, number) = (chunk.batch.0, chunk.number);
         match store.finish_chunk(&chunk, clock.now()).await {
-            Ok(true) => debug!(batch, number, "batch {batch}: chunk {number} is done"),
+            Ok(true) => {
+                metrics.codes_made.inc_by(chunk.serials.end - chunk.serials.start);
+                debug!(batch, number, "batch {batch}: chunk {number} is done");
+            }
             Ok(false) => info!(batch, number, "batch {batch}: chunk {number} is no longer ours"),
-            Err(problem) => self.report(&chunk, &problem.to_string(), stop).await,
+            Err(problem) => {
+                metrics.chunks_failed.inc();
+                self.report(&chunk, &problem.to_string(), stop).await;
+            }
         }
         Ok(true)
     }

@@ -13,6 +13,7 @@ use self::desk::Desk;
 use self::ranges::Ranges;
 use crate::LiveType;
 use crate::error::IssueError;
+use crate::metrics::EngineMetrics;
 use crate::surroundings::Clock;
 
 /// What a scan found.
@@ -46,22 +47,32 @@ pub enum Unknown {
 pub struct Codes {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
+    metrics: Arc<EngineMetrics>,
     ranges: Ranges,
     desk: Desk,
 }
 
 impl Codes {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>) -> Arc<Self> {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Arc<dyn Clock>,
+        metrics: Arc<EngineMetrics>,
+    ) -> Arc<Self> {
         let desk = Desk::new(Arc::clone(&store), Arc::clone(&clock));
-        Arc::new(Self { ranges: Ranges::new(Arc::clone(&store)), desk, store, clock })
+        Arc::new(Self { ranges: Ranges::new(Arc::clone(&store)), desk, store, clock, metrics })
     }
 
     /// Verifies a code and counts the scan.
     pub async fn scan(&self, live: &LiveType, code: &str) -> Result<Scan, IssueError> {
-        match self.key(live, code).await? {
-            Ok(key) => Ok(found(key, self.desk.scan(key).await?)),
-            Err(unknown) => Ok(Scan::Unknown(unknown)),
-        }
+        let scan = match self.key(live, code).await? {
+            Ok(key) => found(key, self.desk.scan(key).await?),
+            Err(unknown) => Scan::Unknown(unknown),
+        };
+        match &scan {
+            Scan::Known { .. } => self.metrics.scans_known.inc(),
+            Scan::Unknown(_) => self.metrics.scans_unknown.inc(),
+        };
+        Ok(scan)
     }
 
     /// Tells how a code stands, without counting.

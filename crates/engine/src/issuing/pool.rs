@@ -215,6 +215,12 @@ impl Pool {
         self.add(state, block, log);
     }
 
+    /// Notes how far the counter was drawn for the pool that this one takes from.
+    pub(crate) fn note_drawn_for_shared(&self, next: u64) {
+        let mut state = self.lock();
+        state.next_serial = state.next_serial.max(Some(next));
+    }
+
     /// Adds what came out of a shared pool and serves who waits.
     pub(crate) fn add_withdrawn(self: &Arc<Self>, blocks: Vec<Block>, log: &LogWriter) {
         for block in blocks {
@@ -282,12 +288,25 @@ impl Pool {
     }
 
     fn warn_when_nearly_used_up(&self, state: &mut State) {
-        let used = state.used_ratio(self.bounds);
+        let used = self.used_ratio(state);
         while let Some(mark) = WARN_AT.get(state.warnings).filter(|mark| used >= **mark) {
             let percent = mark * 100.0;
             warn!(pool = self.label, "{} has used {percent} % of its space", self.label);
             state.warnings += 1;
         }
+    }
+
+    /// The share of the space that is handed out or skipped.
+    #[expect(clippy::cast_precision_loss, reason = "a share does not need 64 bits")]
+    fn used_ratio(&self, state: &State) -> f64 {
+        let (start, end) = self.bounds;
+        let pooled = match &self.supply {
+            Supply::Counter => 0.0,
+            Supply::Shared(shared) => shared.view().items as f64 / state.acceptance(),
+        };
+        let next = state.next_serial.unwrap_or(start);
+        let used = (next - start).saturating_sub(state.stock.serials_left()) as f64 - pooled;
+        used.max(0.0) / (end - start) as f64
     }
 
     /// Gives the pool up: nothing leaves it any more. Waits for the refill under way, whose draw
@@ -321,7 +340,7 @@ impl Pool {
             target: state.target,
             burn_per_second: state.burn.per_second(now_ms),
             acceptance: state.acceptance(),
-            used_ratio: state.used_ratio(self.bounds),
+            used_ratio: self.used_ratio(&state),
             next_serial: state.next_serial,
         }
     }
@@ -390,14 +409,6 @@ impl State {
         self.waiters.retain(|waiter| !waiter.answer.is_closed());
         let waiting: usize = self.waiters.iter().map(|waiter| waiter.count).sum();
         (self.target + waiting).saturating_sub(self.stock.len())
-    }
-
-    /// The share of the space that is handed out or skipped.
-    #[expect(clippy::cast_precision_loss, reason = "a share does not need 64 bits")]
-    fn used_ratio(&self, (start, end): (u64, u64)) -> f64 {
-        let next = self.next_serial.unwrap_or(start);
-        let used = (next - start).saturating_sub(self.stock.serials_left());
-        used as f64 / (end - start) as f64
     }
 
     #[expect(clippy::cast_precision_loss, reason = "a share does not need 64 bits")]

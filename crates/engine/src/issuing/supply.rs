@@ -123,6 +123,9 @@ impl SharedSupply {
         if let ToppedUp::Added { level, .. } | ToppedUp::Full { level } = &topped_up {
             self.lock().items = *level;
         }
+        if let ToppedUp::Added { drawn, .. } = &topped_up {
+            pool.note_drawn_for_shared(drawn.end);
+        }
         Ok(topped_up)
     }
 

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use ureq::http::Method;
 
-use crate::support::{Client, Home, wait_until};
+use crate::support::batches::{codes, order, wait_for};
+use crate::support::{Home, wait_until};
 
 /// A sample type, one without rows, one that is small, and one of another tenant.
 const CONFIG: &str = "
@@ -23,31 +24,6 @@ id_types:
 
 fn home() -> Home {
     Home::new().with_config(CONFIG).with("MINTAGE__BATCHES__CHUNK_CODES", "1000")
-}
-
-pub(crate) fn order(client: &Client, id_type: &str, count: u64) -> Value {
-    let reply = client.post("/api/v1/batches", &json!({"type": id_type, "count": count}));
-    assert_eq!(reply.status, 202, "{reply:?}");
-    let path = format!("/api/v1/batches/{}", reply.body["id"].as_str().unwrap());
-    assert_eq!(reply.header("location"), Some(&*path));
-    reply.body
-}
-
-pub(crate) fn wait_for(client: &Client, batch: &Value, state: &str) -> Value {
-    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
-    let mut last = Value::Null;
-    wait_until(&format!("the batch is {state}"), || {
-        last = client.get(&path).body;
-        last["state"] == state
-    });
-    last
-}
-
-pub(crate) fn codes(client: &Client, batch: &Value, query: &str) -> Vec<String> {
-    let id = batch["id"].as_str().unwrap();
-    let reply = client.get(&format!("/api/v1/batches/{id}/codes?format=txt{query}"));
-    assert_eq!(reply.status, 200, "{reply:?}");
-    reply.text.lines().map(ToOwned::to_owned).collect()
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::thread;
 
 use serde_json::{Value, json};
 
-use crate::batches::{codes, order, wait_for};
+use crate::support::batches::{codes, order, wait_for};
 use crate::support::{Client, Home};
 
 const CONFIG: &str = "

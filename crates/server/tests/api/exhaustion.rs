@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use serde_json::json;
 
-use crate::support::{Client, Home};
+use crate::support::{Client, Home, wait_until};
 
 const CONFIG: &str = "
 id_types:
@@ -97,4 +97,23 @@ fn a_type_with_less_than_a_pool_works_at_once() {
     let last = server.client().issue("three", 1);
     assert_eq!(ids.iter().chain(&last).collect::<HashSet<_>>().len(), 100);
     server.client().order(r#"{"type":"three"}"#).problem(410, "exhausted");
+}
+
+#[test]
+fn a_type_that_is_nearly_used_up_is_warned_about() {
+    let config = "id_types: [{ name: pin, random: { alphabet: digits, length: 3 } }]";
+    let server = Home::new().with_config(config).start();
+    let warned = |percent: u32| {
+        let line = format!("has used {percent} % of its space");
+        server.log().lines().filter(|log| log.contains(&line)).count()
+    };
+    server.client().issue("pin", 850);
+    assert_eq!((warned(90), warned(99)), (0, 0));
+    server.client().issue("pin", 60);
+    wait_until("90 % are warned about", || warned(90) == 1);
+    server.client().issue("pin", 85);
+    wait_until("99 % are warned about", || warned(99) == 1);
+    let pools = server.client().get("/api/v1/pools").body;
+    assert_eq!(pools["pools"][0]["valid_left"], 5, "{pools}");
+    assert_eq!(warned(90), 1);
 }

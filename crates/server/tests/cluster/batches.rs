@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use test_services::Servers;
 
 use crate::instances::start_together;
-use crate::support::{Client, Deployment, Home, wait_until};
+use crate::support::batches::{codes, order, wait_for};
+use crate::support::{Deployment, Home, wait_until};
 
 const CONFIG: &str = "
 id_types:
@@ -27,38 +28,17 @@ fn home(deployment: Deployment) -> Home {
         .with("MINTAGE__BATCHES__RETRY_MILLISECONDS", "5")
 }
 
-fn order(client: &Client, count: u64) -> String {
-    let reply = client.post("/api/v1/batches", &json!({"type": "bottle", "count": count}));
-    assert_eq!(reply.status, 202, "{reply:?}");
-    reply.body["id"].as_str().unwrap().to_owned()
-}
-
-fn wait_for(client: &Client, batch: &str, state: &str) -> Value {
-    let mut last = Value::Null;
-    wait_until(&format!("the batch is {state}"), || {
-        last = client.get(&format!("/api/v1/batches/{batch}")).body;
-        last["state"] == state
-    });
-    last
-}
-
-fn codes(client: &Client, batch: &str) -> Vec<String> {
-    let reply = client.get(&format!("/api/v1/batches/{batch}/codes?format=txt"));
-    assert_eq!(reply.status, 200, "{reply:?}");
-    reply.text.lines().map(ToOwned::to_owned).collect()
-}
-
 fn instances_share_a_batch_and_one_may_die(deployment: Deployment) {
     const CODES: u64 = 300_000;
     let home = home(deployment);
     let mut servers = start_together(&home, 3);
-    let batch = order(servers[0].client(), CODES);
+    let batch = order(servers[0].client(), "bottle", CODES);
     let claimed = "SELECT count(DISTINCT worker) FROM chunks WHERE state IN ('running', 'done')";
     wait_until("all of them work on it", || home.database().unwrap().sql(claimed).trim() == "3");
     servers.remove(0).kill_now();
     let done = wait_for(servers[0].client(), &batch, "completed");
     assert_eq!((&done["made"], &done["abandoned"]), (&json!(CODES), &json!(0)));
-    let all = codes(servers[1].client(), &batch);
+    let all = codes(servers[1].client(), &batch, "");
     assert_eq!(all.iter().collect::<HashSet<_>>().len() as u64, CODES);
     for code in all.iter().step_by(29_999) {
         let body = json!({"type": "bottle", "code": code});
@@ -83,9 +63,10 @@ fn what_fails_is_a_dead_letter_that_can_be_retried(deployment: Deployment) {
     let server = home.start();
     let client = server.client();
     let mend = break_table(&home);
-    let batch = order(client, 2500);
+    let batch = order(client, "bottle", 2500);
+    let id = batch["id"].as_str().unwrap();
     wait_for(client, &batch, "needs_attention");
-    let dead = format!("/api/v1/dead-letters?batch={batch}");
+    let dead = format!("/api/v1/dead-letters?batch={id}");
     wait_until("every chunk is a dead letter", || {
         client.get(&dead).body["dead_letters"].as_array().unwrap().len() == 3
     });
@@ -95,17 +76,17 @@ fn what_fails_is_a_dead_letter_that_can_be_retried(deployment: Deployment) {
         (&json!(3), &Value::Null)
     );
     assert!(letters["dead_letters"][0]["error"].as_str().unwrap().contains("view"), "{letters}");
-    let shown = client.get(&format!("/api/v1/batches/{batch}")).body;
+    let shown = client.get(&format!("/api/v1/batches/{id}")).body;
     assert_eq!((&shown["dead_letters"], &shown["made"]), (&json!(3), &json!(0)));
-    client.get(&format!("/api/v1/batches/{batch}/codes")).problem(409, "batch_not_ready");
+    client.get(&format!("/api/v1/batches/{id}/codes")).problem(409, "batch_not_ready");
 
     home.database().unwrap().sql(&mend);
-    let retry = client.post("/api/v1/dead-letters/retry", &json!({"batch": batch, "chunk": 1}));
+    let retry = client.post("/api/v1/dead-letters/retry", &json!({"batch": id, "chunk": 1}));
     assert_eq!(retry.body, json!({"settled": 1}));
-    let retry = client.post("/api/v1/dead-letters/retry", &json!({"batch": batch}));
+    let retry = client.post("/api/v1/dead-letters/retry", &json!({"batch": id}));
     assert_eq!(retry.body, json!({"settled": 2}));
     assert_eq!(wait_for(client, &batch, "completed")["made"], 2500);
-    assert_eq!(codes(client, &batch).len(), 2500);
+    assert_eq!(codes(client, &batch, "").len(), 2500);
     assert_eq!(client.get("/api/v1/dead-letters").body["dead_letters"], json!([]));
 }
 
@@ -114,17 +95,18 @@ fn what_fails_can_be_abandoned(deployment: Deployment) {
     let server = home.start();
     let client = server.client();
     let mend = break_table(&home);
-    let batch = order(client, 1500);
+    let batch = order(client, "bottle", 1500);
+    let id = batch["id"].as_str().unwrap();
     wait_until("every chunk is a dead letter", || {
-        client.get(&format!("/api/v1/batches/{batch}")).body["dead_letters"] == 2
+        client.get(&format!("/api/v1/batches/{id}")).body["dead_letters"] == 2
     });
-    let abandon = client.post("/api/v1/dead-letters/abandon", &json!({"batch": batch, "chunk": 0}));
+    let abandon = client.post("/api/v1/dead-letters/abandon", &json!({"batch": id, "chunk": 0}));
     assert_eq!(abandon.body, json!({"settled": 1}));
     home.database().unwrap().sql(&mend);
     client.post("/api/v1/dead-letters/retry", &json!({}));
     let done = wait_for(client, &batch, "completed");
     assert_eq!((&done["made"], &done["abandoned"]), (&json!(500), &json!(1000)));
-    assert_eq!(codes(client, &batch).len(), 500);
+    assert_eq!(codes(client, &batch, "").len(), 500);
     let serial = done["first_serial"].as_str().unwrap();
     let history = client.history("bottle", &format!("serial={serial}"));
     assert_eq!(history["gaps"][0]["reason"], "abandoned", "{history}");

@@ -3,6 +3,7 @@
 
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
+pub(crate) mod batches;
 mod client;
 mod deployment;
 mod ledger;

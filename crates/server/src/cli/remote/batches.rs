@@ -9,9 +9,10 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use super::client::{Client, ServerArgs, escape, print_json, tenant_query};
+use super::client::{Client, ServerArgs, print_json, tenant_query};
 use super::table;
 use crate::failure::Failure;
+use crate::percent::escape;
 
 /// How often a batch that is waited for is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(300);

@@ -1,6 +1,5 @@
 //! A small client of the native API.
 
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -12,6 +11,7 @@ use ureq::http::Method;
 use ureq::{Agent, http};
 
 use crate::failure::Failure;
+use crate::percent::escape;
 
 /// Which server to talk to.
 #[derive(Debug, clap::Args)]
@@ -139,19 +139,6 @@ impl Client {
             }
         }
     }
-}
-
-/// Makes a text safe in a path or a query.
-pub(super) fn escape(text: &str) -> String {
-    let mut escaped = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
 }
 
 /// `?tenant=…` where one is named.

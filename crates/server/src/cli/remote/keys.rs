@@ -18,10 +18,11 @@ use storage::Scope;
 use ureq::http::Method;
 
 use super::super::config::ConfigArgs;
-use super::client::{Client, ServerArgs, escape, print_json};
+use super::client::{Client, ServerArgs, print_json};
 use super::table;
 use crate::config::Config;
 use crate::failure::Failure;
+use crate::percent::escape;
 use crate::stores;
 use crate::wiring::{SystemClock, SystemEntropy};
 

@@ -6,9 +6,10 @@ use clap::Subcommand;
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use super::client::{Client, ServerArgs, escape, print_json};
+use super::client::{Client, ServerArgs, print_json};
 use super::table;
 use crate::failure::Failure;
+use crate::percent::escape;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

@@ -8,9 +8,10 @@ use clap::Subcommand;
 use serde_json::Value;
 use ureq::http::Method;
 
-use super::client::{Client, ServerArgs, escape, print_json, tenant_query};
+use super::client::{Client, ServerArgs, print_json, tenant_query};
 use super::table;
 use crate::failure::Failure;
+use crate::percent::escape;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {

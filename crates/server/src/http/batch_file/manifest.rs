@@ -14,10 +14,9 @@ use storage::{Batch, BatchId, Scope};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::ToSchema;
 
-use super::not_ready;
+use super::ended_batch;
 use super::rows::{Column, File, FileFormat, PORTION};
 use crate::http::App;
-use crate::http::batches::read_id;
 use crate::http::extract::Path;
 use crate::http::problem::Problem;
 use crate::http::request::{JsonBody, as_caller};
@@ -103,11 +102,7 @@ pub(crate) async fn manifest(
     Path(id): Path<String>,
 ) -> Response {
     as_caller(&app, &headers, Scope::Batch, async |caller| {
-        let batches = &app.engine.batches;
-        let (batch, live) = batches.find(read_id(&id)?, caller.bound_to()).await?;
-        if !batch.state.is_final() {
-            return Err(not_ready(&batch));
-        }
+        let (batch, live) = ended_batch(&app, caller, &id).await?;
         let sum = app.manifests.ready(&batch);
         if sum.is_none()
             && let Some(place) = app.manifests.place()

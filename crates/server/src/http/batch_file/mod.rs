@@ -12,6 +12,7 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
+use engine::LiveType;
 use futures_util::stream;
 use hyper::body::Bytes;
 use serde::Deserialize;
@@ -22,6 +23,7 @@ use utoipa::IntoParams;
 use self::packing::Packer;
 use self::rows::{Column, File, FileFormat, PORTION};
 use super::App;
+use super::auth::Caller;
 use super::batches::read_id;
 use super::extract::{Path, Query};
 use super::problem::Problem;
@@ -65,11 +67,7 @@ pub(crate) async fn codes(
     Query(query): Query<CodesQuery>,
 ) -> Response {
     as_caller(&app, &headers, Scope::Batch, async |caller| {
-        let batches = &app.engine.batches;
-        let (batch, live) = batches.find(read_id(&id)?, caller.bound_to()).await?;
-        if !batch.state.is_final() {
-            return Err(not_ready(&batch));
-        }
+        let (batch, live) = ended_batch(&app, caller, &id).await?;
         let columns = query.columns.as_deref().map_or(Ok(vec![Column::Code]), Column::read)?;
         if query.format == FileFormat::Txt && columns != [Column::Code] {
             return Err(Problem::invalid("A txt file has the codes alone; use csv or ndjson."));
@@ -78,7 +76,7 @@ pub(crate) async fn codes(
         if columns.contains(&Column::Url) != url.is_some() {
             return Err(Problem::invalid("The column url and the parameter url go together."));
         }
-        let made = batches.made(&batch).await?;
+        let made = app.engine.batches.made(&batch).await?;
         let (from, limit) = (query.from.unwrap_or(0), query.limit.unwrap_or(u64::MAX));
         let serials = part(made, from, limit);
         let (id, key) = (batch.id.0, caller.key_id());
@@ -115,6 +113,16 @@ fn with_headers(body: Body, format: FileFormat, coding: Option<&'static str>, id
         headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
     }
     response
+}
+
+/// A batch whose file is what it will always be.
+async fn ended_batch(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+) -> Result<(Batch, Arc<LiveType>), Problem> {
+    let (batch, live) = app.engine.batches.find(read_id(id)?, caller.bound_to()).await?;
+    if batch.state.is_final() { Ok((batch, live)) } else { Err(not_ready(&batch)) }
 }
 
 fn not_ready(batch: &Batch) -> Problem {

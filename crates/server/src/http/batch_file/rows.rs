@@ -11,6 +11,7 @@ use serde_json::Value;
 use storage::{Batch, BatchId};
 
 use crate::http::problem::Problem;
+use crate::percent::escape;
 
 /// Codes that are rendered at a time. All that is in memory of a file.
 pub(super) const PORTION: u64 = 8192;
@@ -158,19 +159,6 @@ impl UrlTemplate {
             written.expect("memory can be written to");
         }
     }
-}
-
-/// Makes a text safe as a part of an address.
-fn escape(text: &str) -> String {
-    let mut escaped = String::new();
-    for byte in text.bytes() {
-        if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.' | b'~') {
-            escaped.push(char::from(byte));
-        } else {
-            let _ = write!(escaped, "%{byte:02X}");
-        }
-    }
-    escaped
 }
 
 /// A file in the making.

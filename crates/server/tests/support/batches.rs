@@ -1,0 +1,33 @@
+//! Batches in tests.
+
+use serde_json::{Value, json};
+
+use super::{Client, wait_until};
+
+/// Orders codes.
+pub(crate) fn order(client: &Client, id_type: &str, count: u64) -> Value {
+    let reply = client.post("/api/v1/batches", &json!({"type": id_type, "count": count}));
+    assert_eq!(reply.status, 202, "{reply:?}");
+    let path = format!("/api/v1/batches/{}", reply.body["id"].as_str().unwrap());
+    assert_eq!(reply.header("location"), Some(&*path));
+    reply.body
+}
+
+/// Waits until a batch is in a state, and returns it.
+pub(crate) fn wait_for(client: &Client, batch: &Value, state: &str) -> Value {
+    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    let mut last = Value::Null;
+    wait_until(&format!("the batch is {state}"), || {
+        last = client.get(&path).body;
+        last["state"] == state
+    });
+    last
+}
+
+/// The codes of a batch; `query` is for more parameters, each with `&` before it.
+pub(crate) fn codes(client: &Client, batch: &Value, query: &str) -> Vec<String> {
+    let id = batch["id"].as_str().unwrap();
+    let reply = client.get(&format!("/api/v1/batches/{id}/codes?format=txt{query}"));
+    assert_eq!(reply.status, 200, "{reply:?}");
+    reply.text.lines().map(ToOwned::to_owned).collect()
+}
