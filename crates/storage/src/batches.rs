@@ -119,6 +119,8 @@ pub struct BatchOrder {
     pub metadata: Option<String>,
     /// Who has ordered.
     pub key_id: i64,
+    /// Whom to tell when it comes to an end: JSON, as text.
+    pub notify: Option<String>,
     /// What makes a repeated order the same one, across all callers. One that is on record comes back
     /// as it is now, and nothing is drawn.
     pub order_key: Option<String>,
@@ -190,6 +192,8 @@ pub struct Batch {
     pub name: Option<String>,
     /// What the client wanted to keep with it.
     pub metadata: Option<String>,
+    /// Whom to tell when it comes to an end.
+    pub notify: Option<String>,
     /// Who has ordered.
     pub key_id: i64,
     /// When it was ordered.
@@ -253,6 +257,15 @@ pub struct Chunk {
     pub attempt: u32,
     /// Grows with every claim. A claim with an old token can change nothing any more.
     pub token: i64,
+}
+
+/// A worker: it does one chunk at a time.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerName {
+    /// The instance that it belongs to.
+    pub instance: String,
+    /// Which one of the instance, from 0.
+    pub number: u32,
 }
 
 /// Terms of a claim.
@@ -332,8 +345,10 @@ pub trait BatchStore {
     /// Takes a chunk that waits and whose time has come, or whose worker was silent for too long. The
     /// tenant that was served least recently comes first, then its oldest batch, then the lowest
     /// chunk. The batch is running from the first claim on. A chunk that was silent too often becomes
-    /// a dead letter on the way.
-    async fn claim_chunk(&self, worker: &str, terms: ClaimTerms) -> Result<Option<Chunk>>;
+    /// a dead letter on the way. A worker that asks has nothing under way: a chunk that is on record as
+    /// running with it is one whose claim never reached it, and comes first, with a new token and as the
+    /// same attempt.
+    async fn claim_chunk(&self, worker: &WorkerName, terms: ClaimTerms) -> Result<Option<Chunk>>;
 
     /// Writes the rows of a chunk and notes that it is done, in one step. The last one completes the
     /// batch. False if the claim is not in force any more; then nothing has changed.
@@ -350,8 +365,7 @@ pub trait BatchStore {
     ) -> Result<bool>;
 
     /// Gives back the chunks that instances which are gone had claimed, so that others can have them
-    /// at once, and says how many these were. The worker of a claim is the name of an instance. A
-    /// store with one instance takes every other one than `instance` to be gone; elsewhere those are
+    /// at once, and says how many these were. A store with one instance takes every other one than `instance` to be gone; elsewhere those are
     /// gone that have no lease, or one that has run out.
     async fn release_lost_chunks(&self, instance: &str) -> Result<u64>;
 

@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod answers;
+mod audit;
 mod batches;
 mod codes;
 mod counters;
@@ -8,15 +9,18 @@ mod error;
 mod instances;
 mod issues;
 mod keys;
+mod outbox;
 pub mod packing;
 mod pools;
 mod readings;
+mod receivers;
 mod types;
 
 pub use answers::{Answer, AnswerClaim, AnswerKey, AnswerStore, Claimant};
+pub use audit::{AuditStore, Deed, DeedFilter};
 pub use batches::{
     Batch, BatchFilter, BatchId, BatchOrder, BatchState, BatchStore, Chunk, ClaimTerms, DeadChunk,
-    DeadFilter, Ordered, SNOWFLAKE_EPOCH_MS, SNOWFLAKES_PER_MS, Verdict, Void,
+    DeadFilter, Ordered, SNOWFLAKE_EPOCH_MS, SNOWFLAKES_PER_MS, Verdict, Void, WorkerName,
 };
 pub use codes::{CODES_PER_TABLE, CodeKey, CodeStatus, CodeStore};
 pub use counters::{CounterStore, Draw, GivenBack, Losses, Span, pool_holder};
@@ -25,10 +29,15 @@ pub use idgen::spec::Ledger;
 pub use instances::InstanceStore;
 pub use issues::{Gap, GapReason, Issue, IssueGroup, IssueRecord, IssueStore, Page};
 pub use keys::{ApiKey, KeyStore, NewApiKey, Scope};
+pub use outbox::{
+    Attempt, Delivery, DeliveryFilter, DeliveryId, DeliveryRecord, DeliveryState, Event,
+    NewDelivery, Next, OutboxStore, Outcome, Wanted,
+};
 pub use pools::{
     Items, PoolContents, PoolKey, PooledId, Render, SharedPools, TopUp, ToppedUp, Withdrawn,
 };
 pub use readings::Reading;
+pub use receivers::{NewReceiver, Purpose, Receiver, ReceiverId, ReceiverStore};
 pub use types::{Change, Removal, StoredType, Tenant, TypeId, TypeState, TypeStore};
 
 /// Everything that the service needs to remember.
@@ -42,13 +51,16 @@ pub trait Store:
     + InstanceStore
     + BatchStore
     + CodeStore
+    + ReceiverStore
+    + OutboxStore
+    + AuditStore
     + Send
     + Sync
 {
     /// Whether the store answers and can write.
     async fn check(&self) -> Result<()>;
 
-    /// A number that grows with every change of types, tenants and API keys, so that an instance
+    /// A number that grows with every change of types, tenants, API keys and receivers, so that an instance
     /// can tell whether what it has in memory is still right.
     async fn catalogue_version(&self) -> Result<u64>;
 
