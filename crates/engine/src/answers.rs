@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use storage::{Answer, AnswerClaim, AnswerKey, Claimant, Store, StoreError};
 use tracing::warn;
 
-use crate::surroundings::Clock;
+use crate::surroundings::{Clock, Common};
 
 /// Longest key that is accepted.
 pub const KEY_CHARS_MAX: usize = 255;
@@ -54,13 +54,13 @@ pub struct Answers {
 
 impl Answers {
     /// Keeps answers for a time.
-    pub fn new(
-        store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
+    pub(crate) fn new(
+        common: &Common,
         instance: String,
         keep_for: Duration,
         request_time_max: Duration,
     ) -> Self {
+        let Common { store, clock, .. } = common.clone();
         let signed = |time| SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
         let stale_after = signed(request_time_max).saturating_add(STALE_MARGIN);
         let (claims, keep_for) = (AtomicI64::new(0), signed(keep_for));

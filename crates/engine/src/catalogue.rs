@@ -14,7 +14,7 @@ use crate::error::{AdminError, IssueError};
 use crate::issuing::{LogWriter, PoolMaker};
 use crate::live_type::LiveType;
 use crate::sealing::MasterKey;
-use crate::surroundings::{Clock, Entropy};
+use crate::surroundings::{Clock, Common, Entropy};
 
 type Types = HashMap<String, HashMap<String, Arc<LiveType>>>;
 
@@ -35,7 +35,7 @@ pub struct Catalogue {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     entropy: Arc<dyn Entropy>,
-    master_key: MasterKey,
+    master_key: Arc<MasterKey>,
     pools: PoolMaker,
     log: Arc<LogWriter>,
     types: ArcSwap<Types>,
@@ -49,13 +49,12 @@ pub struct Catalogue {
 impl Catalogue {
     /// Reads everything from the store.
     pub(crate) async fn load(
-        store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
-        entropy: Arc<dyn Entropy>,
-        master_key: MasterKey,
+        common: &Common,
+        master_key: Arc<MasterKey>,
         pools: PoolMaker,
         log: Arc<LogWriter>,
     ) -> Result<Self, AdminError> {
+        let Common { store, clock, entropy, .. } = common.clone();
         let catalogue = Self {
             store,
             clock,

@@ -13,17 +13,20 @@ use crate::error::AdminError;
 use crate::issuing::Issuer;
 use crate::keys::Keys;
 use crate::membership::Membership;
+use crate::outbox::Outbox;
 
 /// One thing to do again and again.
 pub(crate) enum Duty {
     /// Forget answers that have expired.
     PurgeAnswers(Arc<Answers>),
+    /// Forget deliveries that were made long ago.
+    ForgetDeliveries(Arc<Outbox>),
     /// Stay a member, and account for members that are gone.
     KeepLease { membership: Arc<Membership>, issuer: Arc<Issuer> },
     /// Take back the chunks of members that are gone.
     ReleaseChunks { batches: Arc<Batches>, instance: String },
     /// Take over what other instances have changed.
-    FollowCatalogue { catalogue: Arc<Catalogue>, keys: Arc<Keys> },
+    FollowCatalogue { catalogue: Arc<Catalogue>, keys: Arc<Keys>, outbox: Arc<Outbox> },
     /// Let others have what nobody takes here.
     ReturnIdleStock(Arc<Issuer>),
     /// See to it that no shared pool stays low because a refill went wrong.
@@ -53,9 +56,10 @@ impl Duty {
     fn name(&self) -> &'static str {
         match self {
             Self::PurgeAnswers(_) => "remove expired answers",
+            Self::ForgetDeliveries(_) => "remove old deliveries",
             Self::KeepLease { .. } => "renew the lease of this instance",
             Self::ReleaseChunks { .. } => "take back chunks of batches",
-            Self::FollowCatalogue { .. } => "follow changes of types and keys",
+            Self::FollowCatalogue { .. } => "follow changes of types, keys and webhooks",
             Self::ReturnIdleStock(_) => "return what nobody takes",
             Self::CheckLevels(_) => "check the levels of shared pools",
         }
@@ -64,6 +68,7 @@ impl Duty {
     async fn once(&self) -> Result<(), AdminError> {
         match self {
             Self::PurgeAnswers(answers) => answers.purge().await?,
+            Self::ForgetDeliveries(outbox) => outbox.forget_old().await?,
             Self::KeepLease { membership, issuer } => {
                 membership.renew().await?;
                 if !membership.close_losses().await?.gone.is_empty() {
@@ -74,11 +79,12 @@ impl Duty {
                 tokio::spawn(async move { issuer.find_lost_withdrawals().await });
             }
             Self::ReleaseChunks { batches, instance } => batches.release_lost(instance).await?,
-            Self::FollowCatalogue { catalogue, keys } => {
+            Self::FollowCatalogue { catalogue, keys, outbox } => {
                 catalogue.refresh().await?;
                 if keys.follow(catalogue.version()).await? {
                     keys.set_tenant_rates(&catalogue.tenants());
                 }
+                outbox.receivers.follow(catalogue.version()).await?;
             }
             Self::ReturnIdleStock(issuer) => issuer.return_idle_stock().await,
             Self::CheckLevels(issuer) => issuer.check_levels().await,

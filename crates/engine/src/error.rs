@@ -89,6 +89,9 @@ pub enum AdminError {
     /// The master key is not the one that the type's key was sealed with.
     #[error("the key of ID type {0} cannot be opened: the master key is not the right one")]
     MasterKey(String),
+    /// It will not be done, and why.
+    #[error("{0}")]
+    Refused(String),
     /// The store failed.
     #[error(transparent)]
     Store(StoreError),

@@ -1,6 +1,9 @@
 #![doc = include_str!("../README.md")]
 
+mod admin;
 pub mod answers;
+pub mod audit;
+pub mod backoff;
 pub mod batches;
 pub mod catalogue;
 pub mod codes;
@@ -12,9 +15,12 @@ pub mod keys;
 mod live_type;
 mod membership;
 pub mod metrics;
+pub mod outbox;
 mod rate;
 mod sealing;
+mod start;
 pub mod surroundings;
+pub mod webhooks;
 
 pub use engine::{Engine, EngineParts, EngineSettings, Issuance, SerialHistory};
 pub use live_type::LiveType;

@@ -19,6 +19,9 @@ pub struct EngineMetrics {
     pub(crate) chunks_failed: Counter,
     pub(crate) scans_known: Counter,
     pub(crate) scans_unknown: Counter,
+    pub(crate) deliveries_made: Counter,
+    pub(crate) deliveries_failed: Counter,
+    pub(crate) deliveries_dead: Counter,
 }
 
 impl EngineMetrics {
@@ -50,6 +53,13 @@ impl EngineMetrics {
             ),
             ("scans_known", "Scans of codes that were made", &self.scans_known),
             ("scans_unknown", "Scans of what is no code that was made", &self.scans_unknown),
+            ("deliveries_made", "Deliveries that have arrived", &self.deliveries_made),
+            ("deliveries_failed", "Attempts at deliveries that failed", &self.deliveries_failed),
+            (
+                "deliveries_dead",
+                "Deliveries that automatic retries gave up on",
+                &self.deliveries_dead,
+            ),
         ];
         for (name, help, counter) in counters {
             registry.register(name, help, counter.clone());

@@ -1,4 +1,4 @@
-//! Keys of ID types, encrypted under the master key before they are stored.
+//! Keys of ID types and secrets of webhooks, encrypted under the master key before they are stored.
 
 use aes_gcm::aead::{Aead as _, KeyInit as _, Payload};
 use aes_gcm::{Aes256Gcm, Nonce};
@@ -8,8 +8,8 @@ use crate::surroundings::Entropy;
 
 const NONCE_BYTES: usize = 12;
 
-/// Seals and opens the keys of ID types with AES-256-GCM. The type's full name is authenticated
-/// along with its key, so that nobody can swap the keys of two types in the store.
+/// Seals and opens keys with AES-256-GCM. The full name of what a key belongs to is authenticated
+/// along with it, so that nobody can swap the keys of two types in the store.
 pub struct MasterKey {
     cipher: Aes256Gcm,
 }
@@ -24,7 +24,7 @@ impl MasterKey {
         Self { cipher: Aes256Gcm::new(key.as_bytes().into()) }
     }
 
-    /// A new random key for a type.
+    /// A new random key.
     pub(crate) fn new_type_key(entropy: &dyn Entropy) -> TypeKey {
         let mut bytes = [0; TypeKey::BYTES];
         entropy.fill(&mut bytes);

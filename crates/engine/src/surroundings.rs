@@ -1,7 +1,12 @@
-//! What the engine needs from the world: the time, and chance.
+//! What the engine needs from the world: the time, chance, and a place to remember things.
+
+use std::sync::Arc;
 
 use jiff::Timestamp;
 use jiff::civil::Date;
+use storage::Store;
+
+use crate::metrics::EngineMetrics;
 
 /// The wall clock.
 pub trait Clock: Send + Sync {
@@ -18,6 +23,21 @@ pub trait Clock: Send + Sync {
 pub trait Entropy: Send + Sync {
     /// Fills the buffer with bytes that nobody can predict.
     fn fill(&self, bytes: &mut [u8]);
+}
+
+/// What parts of the engine have in common.
+#[derive(Clone)]
+pub(crate) struct Common {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
+    pub(crate) metrics: Arc<EngineMetrics>,
+}
+
+impl Common {
+    pub(crate) fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
 }
 
 /// Days are counted in UTC, so that every instance changes the date at the same moment.

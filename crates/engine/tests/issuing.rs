@@ -6,9 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use engine::backoff::Backoff;
 use engine::batches::BatchSettings;
 use engine::error::{AdminError, IssueError};
 use engine::issuing::{IssueRequest, IssuingSettings, SharedPoolSet};
+use engine::outbox::{Carrier, Letter, OutboxSettings, Reply};
 use engine::surroundings::{Clock, Entropy};
 use engine::{Engine, EngineParts, EngineSettings, MasterKey};
 use idgen::key::TypeKey;
@@ -71,6 +73,7 @@ impl Fixture {
             master_key: MasterKey::new(&TypeKey::new([5; 32])),
             instance: format!("instance-{}", self.starts),
             shared_pools: SharedPoolSet::default(),
+            carrier: Arc::new(NoCarrier),
         };
         Arc::new(Engine::start(parts, settings()).await.unwrap())
     }
@@ -84,6 +87,22 @@ fn open(directory: &Path) -> SqliteStore {
             Err(error) if error.to_string().contains("in use") => std::thread::yield_now(),
             Err(error) => panic!("{error}"),
         }
+    }
+}
+
+const NO_RETRIES: Backoff = Backoff { retries: 0, first: Duration::from_millis(1), factor: 1 };
+
+/// Nothing here has webhooks.
+struct NoCarrier;
+
+#[async_trait::async_trait]
+impl Carrier for NoCarrier {
+    fn check(&self, _: &str) -> Result<(), String> {
+        Err("nothing is sent from here".to_owned())
+    }
+
+    async fn post(&self, _: Letter) -> Result<Reply, String> {
+        Err("nothing is sent from here".to_owned())
     }
 }
 
@@ -104,8 +123,13 @@ fn settings() -> EngineSettings {
             active_max: 1,
             codes_max: 1000,
             silent: Duration::from_secs(60),
-            retries: 0,
-            retry_delay: Duration::from_millis(1),
+            backoff: NO_RETRIES,
+        },
+        outbox: OutboxSettings {
+            timeout: Duration::from_secs(1),
+            at_once: 1,
+            backoff: NO_RETRIES,
+            keep: Duration::from_secs(3600),
         },
         keep_answers: Duration::from_secs(3600),
         request_time_max: Duration::from_secs(30),

@@ -22,9 +22,10 @@ pub use self::order::BatchRequest;
 pub(crate) use self::worker::Worker;
 
 use crate::LiveType;
+use crate::backoff::Backoff;
 use crate::catalogue::Catalogue;
 use crate::metrics::EngineMetrics;
-use crate::surroundings::Clock;
+use crate::surroundings::{Clock, Common};
 
 /// Settings of batches.
 #[derive(Debug, Clone, Copy)]
@@ -41,10 +42,8 @@ pub struct BatchSettings {
     pub codes_max: u64,
     /// A chunk whose worker has been silent for so long is given to another.
     pub silent: Duration,
-    /// How often a chunk that failed is tried again.
-    pub retries: u32,
-    /// The wait before the first of these; it doubles each time.
-    pub retry_delay: Duration,
+    /// When a chunk that failed is tried again.
+    pub backoff: Backoff,
 }
 
 /// Takes orders, and tells how they stand.
@@ -56,17 +55,20 @@ pub struct Batches {
     settings: BatchSettings,
     /// Wakes idle workers of this instance.
     work: Notify,
+    /// Says that a batch may have come to a state which others want to know of.
+    news: Arc<Notify>,
 }
 
 impl Batches {
     pub(crate) fn new(
-        store: Arc<dyn Store>,
+        common: &Common,
         catalogue: Arc<Catalogue>,
-        clock: Arc<dyn Clock>,
-        metrics: Arc<EngineMetrics>,
         settings: BatchSettings,
+        news: Arc<Notify>,
     ) -> Arc<Self> {
-        Arc::new(Self { store, catalogue, clock, metrics, settings, work: Notify::new() })
+        let Common { store, clock, metrics, .. } = common.clone();
+        let work = Notify::new();
+        Arc::new(Self { store, catalogue, clock, metrics, settings, work, news })
     }
 
     /// A batch and its type, as far as one tenant may see them; none is every tenant.
@@ -124,6 +126,7 @@ impl Batches {
         if batch.state != BatchState::Cancelled {
             return Err(BatchError::Ended(batch.state));
         }
+        self.news.notify_one();
         match recall {
             Some(reason) => self.recall(id, tenant, reason).await,
             None => Ok((batch, live)),
@@ -177,8 +180,9 @@ impl Batches {
             let Some(last) = dead.last().filter(|_| dead.len() == PAGE) else { break };
             filter.after = Some((last.batch, last.number));
         }
-        if verdict == Verdict::Retry && settled > 0 {
+        if settled > 0 {
             self.work.notify_waiters();
+            self.news.notify_one();
         }
         Ok(settled)
     }

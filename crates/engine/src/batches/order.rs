@@ -32,6 +32,8 @@ pub struct BatchRequest<'a> {
     pub name: Option<String>,
     /// What the client wants to keep with it, as JSON.
     pub metadata: Option<String>,
+    /// The names of the webhooks to tell when it comes to an end; all of the tenant's if none.
+    pub notify: Option<Vec<String>>,
     /// Who orders.
     pub key_id: i64,
     /// What makes a repeated order the same one, across all callers.
@@ -75,6 +77,7 @@ impl Batches {
             ledger: spec.ledger,
             name: request.name.clone(),
             metadata: request.metadata.clone(),
+            notify: request.notify.as_ref().map(|names| serde_json::json!(names).to_string()),
             key_id: request.key_id,
             order_key: request.order_key.clone(),
             active_max: settings.active_max,
@@ -89,8 +92,9 @@ impl Batches {
             Ordered::Done(batch) => {
                 let (id, label) = (batch.id.0, live.label());
                 info!(batch = id, count, "batch {id}: {count} codes of {label} were ordered");
-                if batch.ledger == Ledger::Stored {
-                    self.work.notify_waiters();
+                match batch.ledger {
+                    Ledger::Stored => self.work.notify_waiters(),
+                    Ledger::Derived => self.news.notify_one(),
                 }
                 Ok((batch, live))
             }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use storage::{Chunk, ClaimTerms, StoreError};
+use storage::{Chunk, ClaimTerms, StoreError, WorkerName};
 use tokio::sync::watch;
 use tracing::{debug, error, info, warn};
 
@@ -15,6 +15,9 @@ use crate::surroundings::Entropy;
 /// a tenth of a second.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
+/// The longest wait between two attempts at a chunk.
+const RETRY_MAX: SignedDuration = SignedDuration::from_hours(24);
+
 /// How long to wait while the store does not answer.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -22,12 +25,12 @@ const PAUSE: Duration = Duration::from_millis(500);
 pub(crate) struct Worker {
     batches: Arc<Batches>,
     entropy: Arc<dyn Entropy>,
-    /// The instance, in the records of chunks.
-    name: String,
+    /// In the records of chunks.
+    name: WorkerName,
 }
 
 impl Worker {
-    pub(crate) fn new(batches: Arc<Batches>, entropy: Arc<dyn Entropy>, name: String) -> Self {
+    pub(crate) fn new(batches: Arc<Batches>, entropy: Arc<dyn Entropy>, name: WorkerName) -> Self {
         Self { batches, entropy, name }
     }
 
@@ -65,7 +68,7 @@ impl Worker {
         let Batches { store, clock, metrics, settings, .. } = &*self.batches;
         let terms = ClaimTerms {
             silent: settings.silent,
-            attempts_max: settings.retries + 1,
+            attempts_max: settings.backoff.retries + 1,
             now: clock.now(),
         };
         let Some(chunk) = store.claim_chunk(&self.name, terms).await? else { return Ok(false) };
@@ -74,6 +77,7 @@ impl Worker {
             Ok(true) => {
                 metrics.codes_made.inc_by(chunk.serials.end - chunk.serials.start);
                 debug!(batch, number, "batch {batch}: chunk {number} is done");
+                self.batches.news.notify_one();
             }
             Ok(false) => info!(batch, number, "batch {batch}: chunk {number} is no longer ours"),
             Err(problem) => {
@@ -88,7 +92,8 @@ impl Worker {
     /// worker counts as silent.
     async fn report(&self, chunk: &Chunk, problem: &str, stop: &watch::Receiver<bool>) {
         let (batch, number, attempt) = (chunk.batch.0, chunk.number, chunk.attempt);
-        let delay = self.delay(attempt);
+        let delay = self.batches.settings.backoff.delay(attempt, &*self.entropy);
+        let delay = delay.map(|delay| SignedDuration::try_from(delay).unwrap_or(RETRY_MAX));
         if let Some(delay) = delay {
             warn!(
                 batch,
@@ -103,7 +108,10 @@ impl Worker {
             let now = self.batches.clock.now();
             let retry_at = delay.map(|delay| now + delay);
             match self.batches.store.fail_chunk(chunk, problem, retry_at, now).await {
-                Ok(_) => return,
+                Ok(_) => {
+                    self.batches.news.notify_one();
+                    return;
+                }
                 Err(problem) if *stop.borrow() => {
                     warn!(batch, number, "cannot say that chunk {number} failed: {problem}");
                     return;
@@ -111,20 +119,5 @@ impl Worker {
                 Err(_) => tokio::time::sleep(PAUSE).await,
             }
         }
-    }
-
-    /// How long a chunk waits after an attempt; none if it was the last one. It doubles each time, and
-    /// up to half of it is left to chance, so that chunks which failed together do not come back
-    /// together.
-    fn delay(&self, attempt: u32) -> Option<SignedDuration> {
-        let settings = &self.batches.settings;
-        if attempt > settings.retries {
-            return None;
-        }
-        let mut chance = [0];
-        self.entropy.fill(&mut chance);
-        let longest = settings.retry_delay.saturating_mul(1 << (attempt - 1).min(16));
-        let delay = longest.mul_f64(0.5 + f64::from(chance[0]) / 512.0);
-        Some(SignedDuration::try_from(delay).unwrap_or(SignedDuration::from_hours(1)))
     }
 }

@@ -17,7 +17,7 @@ use crate::error::IssueError;
 use crate::live_type::Line;
 use crate::membership::Membership;
 use crate::metrics::EngineMetrics;
-use crate::surroundings::Clock;
+use crate::surroundings::{Clock, Common};
 
 /// Settings of issuing.
 #[derive(Debug, Clone, Copy)]
@@ -70,14 +70,13 @@ pub struct Issuer {
 impl Issuer {
     /// Puts the parts together and loads the catalogue.
     pub(crate) fn new(
-        store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
+        common: &Common,
         membership: Arc<Membership>,
         catalogue: Arc<Catalogue>,
         log: Arc<LogWriter>,
-        metrics: Arc<EngineMetrics>,
         settings: IssuingSettings,
     ) -> Self {
+        let Common { store, clock, metrics, .. } = common.clone();
         // Whoever was here before may have ended while it was still looking.
         let losses_suspected = Arc::new(AtomicBool::new(true));
         let refiller = Refiller::new(

@@ -1,0 +1,212 @@
+//! How the parts of the engine come to work together.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use storage::WorkerName;
+use tokio::sync::{Notify, watch};
+
+use crate::answers::Answers;
+use crate::audit::Audit;
+use crate::batches::{Batches, Worker};
+use crate::catalogue::Catalogue;
+use crate::codes::Codes;
+use crate::duties::{self, Duty};
+use crate::engine::{Engine, EngineParts, EngineSettings};
+use crate::error::AdminError;
+use crate::issuing::{
+    Issuer, IssuingSettings, LogWriter, PoolMaker, SharedPoolSet, SnowflakeParts,
+};
+use crate::keys::Keys;
+use crate::membership::Membership;
+use crate::outbox::{Outbox, Receivers, Relay};
+use crate::surroundings::{Common, Entropy};
+use crate::webhooks::{EventRouter, Webhooks};
+
+/// How often expired answers are swept out.
+const PURGE_EVERY: Duration = Duration::from_secs(60);
+
+/// How often an instance looks for changes that others have made. They have to reach it within a
+/// second.
+const FOLLOW_EVERY: Duration = Duration::from_millis(300);
+
+/// How often deliveries that were made long ago are forgotten.
+const FORGET_EVERY: Duration = Duration::from_secs(3600);
+
+/// How often stock that nobody takes is looked for.
+const IDLE_EVERY: Duration = Duration::from_millis(500);
+
+impl Engine {
+    /// Accounts for what a crash left behind, loads the catalogue and starts the background work.
+    pub async fn start(parts: EngineParts, settings: EngineSettings) -> Result<Self, AdminError> {
+        let EngineParts { store, clock, entropy, master_key, instance, shared_pools, carrier } =
+            parts;
+        let master_key = Arc::new(master_key);
+        let common = Common {
+            store: Arc::clone(&store),
+            clock: Arc::clone(&clock),
+            entropy: Arc::clone(&entropy),
+            metrics: Arc::default(),
+        };
+        let metrics = Arc::clone(&common.metrics);
+        let membership = Membership::join(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            instance.clone(),
+            settings.lease,
+        )
+        .await?;
+        let losses = membership.close_losses_now().await?;
+        let log = LogWriter::new(Arc::clone(&store), Arc::clone(&clock), instance.clone());
+        let pools = pool_maker(&common, &shared_pools, &log, &membership, settings.issuing);
+        let catalogue = Catalogue::load(&common, Arc::clone(&master_key), pools, Arc::clone(&log));
+        let catalogue = Arc::new(catalogue.await?);
+        let keys = Keys::load(
+            Arc::clone(&store),
+            Arc::clone(&clock),
+            Arc::clone(&entropy),
+            settings.default_rate,
+        )
+        .await?;
+        keys.set_tenant_rates(&catalogue.tenants());
+        let answers = Arc::new(Answers::new(
+            &common,
+            instance.clone(),
+            settings.keep_answers,
+            settings.request_time_max,
+        ));
+        let news = Arc::new(Notify::new());
+        let batches =
+            Batches::new(&common, Arc::clone(&catalogue), settings.batches, Arc::clone(&news));
+        let receivers = Receivers::load(&common, Arc::clone(&master_key)).await?;
+        let outbox = Outbox::new(
+            common.clone(),
+            Arc::clone(&carrier),
+            Arc::clone(&receivers),
+            settings.outbox,
+        );
+        let router = EventRouter {
+            common: common.clone(),
+            catalogue: Arc::clone(&catalogue),
+            outbox: Arc::clone(&outbox),
+            news,
+        };
+        let audit = Audit::new(&common);
+        let codes = Codes::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics));
+        let issuer = Arc::new(Issuer::new(
+            &common,
+            Arc::clone(&membership),
+            Arc::clone(&catalogue),
+            log,
+            settings.issuing,
+        ));
+        let webhooks = Webhooks {
+            common,
+            master_key,
+            catalogue: Arc::clone(&catalogue),
+            receivers,
+            carrier,
+            timeout: settings.outbox.timeout,
+        };
+        if !losses.gone.is_empty() {
+            issuer.suspect_losses();
+        }
+        let (stop, _) = watch::channel(false);
+        let engine = Self {
+            store,
+            catalogue,
+            issuer,
+            batches,
+            codes,
+            webhooks,
+            outbox,
+            audit,
+            keys: Arc::new(keys),
+            answers,
+            metrics,
+            membership,
+            shared_pools,
+            stop,
+            tasks: std::sync::Mutex::default(),
+        };
+        engine.start_duties(settings.pool_check);
+        engine.batches.release_lost(&instance).await?;
+        engine.start_workers(settings.batches.workers, &entropy, &instance);
+        engine.start_deliveries(router);
+        Ok(engine)
+    }
+
+    /// Starts what goes on beside requests.
+    fn start_duties(&self, pool_check: Duration) {
+        let issuer = Arc::clone(&self.issuer);
+        let stopped = self.stop.subscribe();
+        let mut tasks = vec![tokio::spawn(async move { issuer.write_log(stopped).await })];
+        let mut every = |interval, duty| {
+            tasks.push(tokio::spawn(duties::run(duty, interval, self.stop.subscribe())));
+        };
+        every(PURGE_EVERY, Duty::PurgeAnswers(Arc::clone(&self.answers)));
+        every(FORGET_EVERY, Duty::ForgetDeliveries(Arc::clone(&self.outbox)));
+        every(
+            self.membership.renewal_interval(),
+            Duty::KeepLease {
+                membership: Arc::clone(&self.membership),
+                issuer: Arc::clone(&self.issuer),
+            },
+        );
+        if self.shared_pools.in_company() {
+            every(
+                self.membership.renewal_interval(),
+                Duty::ReleaseChunks {
+                    batches: Arc::clone(&self.batches),
+                    instance: self.membership.instance().to_owned(),
+                },
+            );
+            every(
+                FOLLOW_EVERY,
+                Duty::FollowCatalogue {
+                    catalogue: Arc::clone(&self.catalogue),
+                    keys: Arc::clone(&self.keys),
+                    outbox: Arc::clone(&self.outbox),
+                },
+            );
+            every(IDLE_EVERY, Duty::ReturnIdleStock(Arc::clone(&self.issuer)));
+            every(pool_check, Duty::CheckLevels(Arc::clone(&self.issuer)));
+        }
+        self.tasks.lock().expect("nobody panics with the tasks").extend(tasks);
+    }
+
+    /// Starts what makes codes.
+    fn start_workers(&self, count: usize, entropy: &Arc<dyn Entropy>, instance: &str) {
+        let workers = (0..).take(count).map(|number| {
+            let batches = Arc::clone(&self.batches);
+            let name = WorkerName { instance: instance.to_owned(), number };
+            let worker = Worker::new(batches, Arc::clone(entropy), name);
+            tokio::spawn(worker.run(self.stop.subscribe()))
+        });
+        self.tasks.lock().expect("nobody panics with the tasks").extend(workers);
+    }
+
+    /// Starts what tells others what happened.
+    fn start_deliveries(&self, router: EventRouter) {
+        let relay = Relay::new(Arc::clone(&self.outbox));
+        let tasks = [
+            tokio::spawn(router.run(self.stop.subscribe())),
+            tokio::spawn(relay.run(self.stop.subscribe())),
+        ];
+        self.tasks.lock().expect("nobody panics with the tasks").extend(tasks);
+    }
+}
+
+fn pool_maker(
+    common: &Common,
+    shared: &SharedPoolSet,
+    log: &Arc<LogWriter>,
+    membership: &Arc<Membership>,
+    settings: IssuingSettings,
+) -> PoolMaker {
+    let Common { store, clock, .. } = common.clone();
+    let (log, membership) = (Arc::downgrade(log), Arc::clone(membership));
+    let snowflakes = SnowflakeParts { store, clock, log, membership };
+    let IssuingSettings { pool_sizes: sizes, watermark, .. } = settings;
+    PoolMaker { shared: shared.clone(), snowflakes, sizes, watermark }
+}
