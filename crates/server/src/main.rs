@@ -3,6 +3,7 @@
 // They panic where nobody reads; see `message` and `failure`.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+mod carrier;
 mod cli;
 mod config;
 mod failure;

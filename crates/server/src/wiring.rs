@@ -5,16 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail};
+use engine::backoff::Backoff;
 use engine::batches::BatchSettings;
 use engine::issuing::IssuingSettings;
 use engine::keys::KeyOrder;
+use engine::outbox::OutboxSettings;
 use engine::surroundings::{Clock, Entropy};
 use engine::{Engine, EngineParts, EngineSettings, MasterKey};
 use idgen::key::TypeKey;
 use serde_json::{Value, json};
 use storage::Store;
 
-use crate::config::{Authentication, BatchesConfig, Config, OpenG2p};
+use crate::carrier::HttpCarrier;
+use crate::config::{Authentication, BatchesConfig, Config, OpenG2p, WebhooksConfig};
 use crate::http::{Access, App, AppParts, Build};
 use crate::offline::key_file;
 use crate::stores::{self, Stores};
@@ -57,6 +60,10 @@ pub(crate) async fn start(config: &Config) -> anyhow::Result<(Arc<Engine>, Arc<A
         entropy: Arc::new(SystemEntropy),
         instance: instance.clone(),
         shared_pools,
+        carrier: Arc::new(HttpCarrier::new(
+            config.webhooks.private_addresses,
+            config.webhooks.tls_root_file.clone(),
+        )),
     };
     let engine = Arc::new(Engine::start(parts, engine_settings(config)).await?);
     for tenant in &config.tenants {
@@ -111,6 +118,7 @@ fn engine_settings(config: &Config) -> EngineSettings {
             log_flush: Duration::from_millis(issuing.log_flush_milliseconds.into()),
         },
         batches: batch_settings(&config.batches),
+        outbox: outbox_settings(&config.webhooks),
         keep_answers: Duration::from_secs(3600 * u64::from(issuing.idempotency_hours)),
         request_time_max: seconds(config.server.request_timeout_seconds),
         default_rate: config.security.requests_per_second,
@@ -130,8 +138,25 @@ fn batch_settings(config: &BatchesConfig) -> BatchSettings {
         active_max: config.active_per_tenant_max.into(),
         codes_max: config.codes_per_tenant_max.unwrap_or(i64::MAX as u64),
         silent: seconds(config.silent_seconds),
-        retries: config.retries,
-        retry_delay: Duration::from_millis(config.retry_milliseconds.into()),
+        backoff: Backoff {
+            retries: config.retries,
+            first: Duration::from_millis(config.retry_milliseconds.into()),
+            factor: 2,
+        },
+    }
+}
+
+fn outbox_settings(config: &WebhooksConfig) -> OutboxSettings {
+    OutboxSettings {
+        timeout: seconds(config.timeout_seconds),
+        at_once: config.at_once as usize,
+        // Eight waits from seconds to hours: nobody has to be called out of bed to mend a receiver.
+        backoff: Backoff {
+            retries: config.retries,
+            first: seconds(config.retry_seconds),
+            factor: 4,
+        },
+        keep: seconds(config.keep_days) * 86_400,
     }
 }
 

@@ -44,6 +44,10 @@ enum Command {
     Pools(remote::PoolsArgs),
     /// Order codes from a running server, follow, download, cancel and recall them
     Batches(remote::BatchesArgs),
+    /// Make, change and delete webhooks, and see what they were told
+    Webhooks(remote::WebhooksArgs),
+    /// Show who has downloaded which codes
+    Audit(remote::AuditArgs),
     /// Make codes and write them to a file
     Generate(generate::Args),
     /// Show what a code is made of, or why it is invalid
@@ -79,6 +83,8 @@ pub(crate) fn run() -> Result<ExitCode, Failure> {
         Command::Keys(args) => remote::keys(&args),
         Command::Pools(args) => remote::pools(&args),
         Command::Batches(args) => remote::batches(&args),
+        Command::Webhooks(args) => remote::webhooks(&args),
+        Command::Audit(args) => remote::audit(&args),
         Command::Generate(args) => generate::run(&args),
         Command::Inspect(args) => inspect::run(&args),
         Command::Validate(args) => validate::run(&args),

@@ -30,6 +30,7 @@ mod tenants;
 mod tests;
 mod tree;
 mod validate;
+mod webhooks;
 
 use std::fs;
 use std::path::Path;
@@ -57,6 +58,7 @@ pub(crate) use self::server::ServerConfig;
 pub(crate) use self::show::Effective;
 pub(crate) use self::store::StoreConfig;
 pub(crate) use self::tenants::TenantConfig;
+pub(crate) use self::webhooks::WebhooksConfig;
 
 /// The defaults, which are also the manual.
 pub(crate) const DEFAULTS: &str = include_str!("../../../../config.default.yaml");
@@ -85,6 +87,8 @@ pub(crate) struct Config {
     pub(crate) issuing: IssuingConfig,
     /// How codes are made.
     pub(crate) batches: BatchesConfig,
+    /// How others are told what happened.
+    pub(crate) webhooks: WebhooksConfig,
     /// What is logged.
     pub(crate) log: LogConfig,
     /// Tenants with settings of their own.
@@ -162,6 +166,7 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
     let security = section(tree, defaults, "security", findings);
     let issuing = section(tree, defaults, "issuing", findings);
     let batches = section(tree, defaults, "batches", findings);
+    let webhooks = section(tree, defaults, "webhooks", findings);
     let log = section(tree, defaults, "log", findings);
     let tenants = list(tree, TENANTS, findings);
     let keys = list(tree, KEYS, findings);
@@ -178,6 +183,7 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
         security: security?,
         issuing: issuing?,
         batches: batches?,
+        webhooks: webhooks?,
         log: log?,
         tenants,
         keys,

@@ -13,7 +13,7 @@ use super::security::Authentication;
 use super::tree::{Node, Source, Value};
 
 /// The least and the most that each whole number may be. A field that has no default may be null.
-pub(crate) const LIMITS: [(&str, u32, u32); 26] = [
+pub(crate) const LIMITS: [(&str, u32, u32); 31] = [
     ("server.request_timeout_seconds", 1, 3_600),
     ("server.header_timeout_seconds", 1, 3_600),
     ("server.body_limit_bytes", 1_024, 1_073_741_824),
@@ -40,6 +40,11 @@ pub(crate) const LIMITS: [(&str, u32, u32); 26] = [
     ("batches.silent_seconds", 1, 86_400),
     ("batches.retries", 0, 20),
     ("batches.retry_milliseconds", 1, 3_600_000),
+    ("webhooks.timeout_seconds", 1, 300),
+    ("webhooks.at_once", 1, 1_000),
+    ("webhooks.retries", 0, 20),
+    ("webhooks.retry_seconds", 1, 3_600),
+    ("webhooks.keep_days", 1, 3_650),
 ];
 
 const POOL_SIZE_MAX: u32 = 16_777_216;

@@ -18,7 +18,7 @@ use super::auth::Caller;
 use super::extract::{Body, Path, Query};
 use super::paging::PageQuery;
 use super::problem::Problem;
-use super::request::{JsonBody, as_caller, idempotency_key, once, read_json};
+use super::request::{JsonBody, as_caller, idempotency_key, once, post_once, read_json};
 
 /// The longest name and reason, in characters, and the largest metadata, in bytes.
 const TEXT_CHARS_MAX: usize = 200;
@@ -45,6 +45,10 @@ pub(crate) struct OrderBody {
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     metadata: Option<Value>,
+    /// The names of the webhooks to tell when it is completed, cancelled or needs attention; all of the
+    /// tenant's where it is left out, none for an empty list.
+    #[serde(default)]
+    notify: Option<Vec<String>>,
 }
 
 /// A batch.
@@ -58,6 +62,8 @@ pub(crate) struct BatchBody {
     name: Option<String>,
     #[schema(value_type = Option<Object>)]
     metadata: Option<Value>,
+    /// The webhooks that are told; null is all of the tenant's.
+    notify: Option<Vec<String>>,
     /// `queued`, `running`, `completed`, `needs_attention` or `cancelled`.
     #[schema(value_type = String)]
     state: BatchState,
@@ -117,6 +123,7 @@ impl BatchBody {
             last_serial: batch.serials.end.saturating_sub(1).to_string(),
             name: batch.name,
             metadata: batch.metadata.and_then(|text| serde_json::from_str(&text).ok()),
+            notify: batch.notify.and_then(|text| serde_json::from_str(&text).ok()),
             state: batch.state,
             made: batch.made,
             abandoned: batch.abandoned,
@@ -237,12 +244,18 @@ async fn order_for(
     if metadata.as_ref().is_some_and(|text| text.len() > METADATA_BYTES_MAX) {
         return Err(Problem::invalid(format!("metadata may have {METADATA_BYTES_MAX} bytes.")));
     }
+    for name in order.notify.iter().flatten() {
+        app.engine.webhooks.find(&tenant, name).map_err(|_| {
+            Problem::invalid(format!("notify: the tenant has no webhook {name:?}."))
+        })?;
+    }
     let request = BatchRequest {
         tenant: &tenant,
         type_name: &order.type_name,
         count: order.count,
         name: order.name,
         metadata,
+        notify: order.notify,
         key_id: caller.key_id(),
         order_key,
     };
@@ -327,7 +340,8 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
     Body(body): Body,
 ) -> Response {
-    as_caller(&app, &headers, Scope::Batch, async |caller| {
+    let call = format!("cancel {id}");
+    post_once(&app, &headers, Scope::Batch, &call, body, |app, caller, body| async move {
         let body: CancelBody =
             if body.is_empty() { CancelBody::default() } else { read_json(&body)? };
         if let Some(reason) = &body.void_reason {
@@ -359,7 +373,8 @@ pub(crate) async fn recall(
     Path(id): Path<String>,
     Body(body): Body,
 ) -> Response {
-    as_caller(&app, &headers, Scope::Batch, async |caller| {
+    let call = format!("recall {id}");
+    post_once(&app, &headers, Scope::Batch, &call, body, |app, caller, body| async move {
         let ReasonBody { reason } = read_json(&body)?;
         check_text("reason", &reason)?;
         let batches = &app.engine.batches;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
@@ -16,7 +17,7 @@ use super::batches::read_id;
 use super::extract::{Body, Query};
 use super::paging::PageQuery;
 use super::problem::Problem;
-use super::request::{JsonBody, as_caller, read_json};
+use super::request::{JsonBody, as_caller, post_once, read_json};
 
 /// Which dead letters.
 #[derive(Debug, Default, Deserialize, IntoParams, ToSchema)]
@@ -163,7 +164,7 @@ pub(crate) async fn retry(
     headers: HeaderMap,
     Body(body): Body,
 ) -> Response {
-    settle(&app, &headers, &body, Verdict::Retry).await
+    settle(&app, &headers, body, Verdict::Retry).await
 }
 
 /// Abandon dead letters
@@ -177,12 +178,16 @@ pub(crate) async fn abandon(
     headers: HeaderMap,
     Body(body): Body,
 ) -> Response {
-    settle(&app, &headers, &body, Verdict::Abandon).await
+    settle(&app, &headers, body, Verdict::Abandon).await
 }
 
-async fn settle(app: &App, headers: &HeaderMap, body: &[u8], verdict: Verdict) -> Response {
-    as_caller(app, headers, Scope::Batch, async |caller| {
-        let query: DeadQuery = read_json(body)?;
+async fn settle(app: &Arc<App>, headers: &HeaderMap, body: Bytes, verdict: Verdict) -> Response {
+    let call = match verdict {
+        Verdict::Retry => "retry dead letters",
+        Verdict::Abandon => "abandon dead letters",
+    };
+    post_once(app, headers, Scope::Batch, call, body, |app, caller, body| async move {
+        let query: DeadQuery = read_json(&body)?;
         let tenant = caller.tenant_to_list(query.tenant.as_deref())?;
         let (filter, type_name) = (query.filter()?, query.type_name.as_deref());
         let batches = &app.engine.batches;

@@ -1,10 +1,12 @@
 //! The HTTP API: one file per resource.
 
+mod audit;
 mod auth;
 mod batch_events;
 mod batch_file;
 mod batches;
 mod dead_letters;
+mod deliveries;
 mod docs;
 mod extract;
 mod ids;
@@ -24,6 +26,7 @@ mod scans;
 mod symbols;
 mod tenants;
 mod types;
+mod webhooks;
 
 use std::pin::pin;
 use std::sync::Arc;

@@ -10,8 +10,8 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{
-    App, batch_events, batch_file, batches, dead_letters, ids, issuances, keys, operation, pools,
-    scans, symbols, tenants, types,
+    App, audit, batch_events, batch_file, batches, dead_letters, deliveries, ids, issuances, keys,
+    operation, pools, scans, symbols, tenants, types, webhooks,
 };
 
 #[derive(OpenApi)]
@@ -64,12 +64,21 @@ pub(super) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::retry))
         .routes(routes!(dead_letters::abandon))
+        .routes(routes!(webhooks::list))
+        .routes(routes!(webhooks::get, webhooks::put, webhooks::delete))
+        .routes(routes!(webhooks::rotate))
+        .routes(routes!(webhooks::test))
+        .routes(routes!(deliveries::list))
+        .routes(routes!(deliveries::get))
+        .routes(routes!(deliveries::replay))
+        .routes(routes!(deliveries::abandon))
         .routes(routes!(types::list))
         .routes(routes!(types::get, types::put, types::delete))
         .routes(routes!(tenants::list))
         .routes(routes!(tenants::get, tenants::put, tenants::delete))
         .routes(routes!(keys::list, keys::create))
         .routes(routes!(keys::revoke))
+        .routes(routes!(audit::list))
         .routes(routes!(pools::list))
         .routes(routes!(operation::livez))
         .routes(routes!(operation::readyz))

@@ -214,6 +214,7 @@ impl From<AdminError> for Problem {
                     .collect();
                 problem
             }
+            AdminError::Refused(_) => Self::invalid(detail),
             AdminError::Frozen(_) => Self::new(
                 StatusCode::CONFLICT,
                 "settings_are_fixed",

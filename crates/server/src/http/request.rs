@@ -77,6 +77,26 @@ pub(crate) async fn as_caller<R: IntoResponse>(
     response
 }
 
+/// Runs a POST for an identified caller, [once](once()) for an idempotency key. `call` names the call
+/// and what is in its path, so that a key which is used for something else is noticed.
+pub(crate) async fn post_once<F>(
+    app: &Arc<App>,
+    headers: &HeaderMap,
+    scope: Scope,
+    call: &str,
+    body: Bytes,
+    work: impl FnOnce(Arc<App>, Caller, Bytes) -> F,
+) -> Response
+where
+    F: Future<Output = Result<JsonBody, Problem>> + Send + 'static,
+{
+    as_caller(app, headers, scope, async |caller| {
+        let work = work(Arc::clone(app), caller.clone(), body.clone());
+        once(app, headers, caller, call, body, work).await
+    })
+    .await
+}
+
 /// Runs a POST. With an idempotency key it is run once, and its answer is kept before it is sent. It
 /// then runs to its end even if the client goes away, because the client may come back for it.
 pub(crate) async fn once(

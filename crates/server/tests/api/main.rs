@@ -18,3 +18,4 @@ mod security;
 mod shutdown;
 mod tenants;
 mod types;
+mod webhooks;

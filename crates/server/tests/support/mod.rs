@@ -7,6 +7,7 @@ pub(crate) mod batches;
 mod client;
 mod deployment;
 mod ledger;
+pub(crate) mod receiver;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write as _};

@@ -1,5 +1,6 @@
 //! Commands that talk to a running server.
 
+mod audit;
 mod batches;
 mod client;
 mod issue;
@@ -8,10 +9,13 @@ mod pools;
 mod table;
 mod tenants;
 mod types;
+mod webhooks;
 
+pub(super) use audit::{Args as AuditArgs, run as audit};
 pub(super) use batches::{Args as BatchesArgs, run as batches};
 pub(super) use issue::{Args as IssueArgs, run as issue};
 pub(super) use keys::{Args as KeysArgs, run as keys};
 pub(super) use pools::{Args as PoolsArgs, run as pools};
 pub(super) use tenants::{Args as TenantsArgs, run as tenants};
 pub(super) use types::{Args as TypesArgs, run as types};
+pub(super) use webhooks::{Args as WebhooksArgs, run as webhooks};

@@ -1,0 +1,233 @@
+//! Requests to addresses that clients have chosen.
+//!
+//! The name in an address is looked up for every request, and the connection goes to one of the
+//! addresses that were found and checked, so that nobody can show us one address and lead us to
+//! another.
+
+mod addresses;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use async_trait::async_trait;
+use engine::outbox::{Carrier, Letter, Reply};
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
+use reqwest::{Client, Url};
+use tokio::sync::OnceCell;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+
+/// The longest address.
+const URL_BYTES_MAX: usize = 2000;
+
+/// How long a connection may take to come about.
+const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// Makes requests.
+pub(crate) struct HttpCarrier {
+    policy: Policy,
+    root_file: Option<PathBuf>,
+    /// Made when it is first needed: reading the certificates of a system takes a while.
+    client: OnceCell<Client>,
+}
+
+impl HttpCarrier {
+    /// `private_addresses` allows those of this machine and its network, and plain HTTP. Servers must
+    /// have certificates by an authority in `root_file`, or else by one that the system trusts.
+    pub(crate) fn new(private_addresses: bool, root_file: Option<PathBuf>) -> Self {
+        Self { policy: Policy { private_addresses }, root_file, client: OnceCell::new() }
+    }
+
+    async fn client(&self) -> anyhow::Result<&Client> {
+        let make = || async {
+            let (policy, root_file) = (self.policy, self.root_file.clone());
+            tokio::task::spawn_blocking(move || client(policy, root_file.as_deref())).await?
+        };
+        self.client.get_or_try_init(make).await
+    }
+}
+
+#[async_trait]
+impl Carrier for HttpCarrier {
+    fn check(&self, url: &str) -> Result<(), String> {
+        self.policy.check(url).map(drop)
+    }
+
+    async fn post(&self, letter: Letter) -> Result<Reply, String> {
+        // The settings of the server may have changed since the address was taken.
+        let url = self.policy.check(&letter.url)?;
+        let client = self.client().await.map_err(|error| format!("{error:#}"))?;
+        let mut request = client.post(url).header(CONTENT_TYPE, "application/json");
+        for (name, value) in letter.headers {
+            request = request.header(name, value);
+        }
+        let response = request.body(letter.body).send().await.map_err(|error| explain(&error))?;
+        let retry_after = retry_after(response.headers());
+        Ok(Reply { status: response.status().as_u16(), retry_after })
+    }
+}
+
+fn client(policy: Policy, root_file: Option<&Path>) -> anyhow::Result<Client> {
+    let roots = match root_file {
+        Some(file) => roots_of(file).with_context(|| format!("cannot use {}", file.display()))?,
+        None => {
+            let mut roots = RootCertStore::empty();
+            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            roots
+        }
+    };
+    let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let client = Client::builder()
+        .tls_backend_preconfigured(tls)
+        .dns_resolver(Arc::new(policy))
+        .redirect(reqwest::redirect::Policy::none())
+        .retry(reqwest::retry::never())
+        .no_proxy()
+        .connect_timeout(CONNECT_MAX)
+        // A kept connection would be one whose address is not looked up again.
+        .pool_max_idle_per_host(0)
+        .user_agent(concat!("mintage/", env!("CARGO_PKG_VERSION")))
+        .build()?;
+    Ok(client)
+}
+
+fn roots_of(file: &Path) -> anyhow::Result<RootCertStore> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_file_iter(file)? {
+        roots.add(certificate?)?;
+    }
+    anyhow::ensure!(!roots.is_empty(), "there is no certificate in it");
+    Ok(roots)
+}
+
+/// The innermost cause says what happened; those around it only that it did. The address is left out:
+/// it may hold a secret.
+fn explain(error: &reqwest::Error) -> String {
+    let mut cause: &dyn std::error::Error = error;
+    while let Some(inner) = cause.source() {
+        cause = inner;
+    }
+    match () {
+        () if error.is_connect() => format!("cannot connect: {cause}"),
+        () => format!("no answer: {cause}"),
+    }
+}
+
+/// Seconds only: a date would have to be compared with a clock that is not ours.
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    headers.get(RETRY_AFTER)?.to_str().ok()?.trim().parse().ok().map(Duration::from_secs)
+}
+
+/// Whom to make requests to.
+#[derive(Debug, Clone, Copy)]
+struct Policy {
+    private_addresses: bool,
+}
+
+impl Policy {
+    fn allows(self, address: IpAddr) -> bool {
+        self.private_addresses || addresses::is_public(address)
+    }
+
+    /// Reads an address. Where it leads to is only known once it is looked up, unless it has no name.
+    fn check(self, text: &str) -> Result<Url, String> {
+        if text.len() > URL_BYTES_MAX {
+            return Err(format!("the address is longer than {URL_BYTES_MAX} bytes"));
+        }
+        let url = Url::parse(text).map_err(|error| format!("this is no address: {error}"))?;
+        match url.scheme() {
+            "https" => {}
+            "http" if self.private_addresses => {}
+            _ => return Err("the address must begin with https://".to_owned()),
+        }
+        if !url.username().is_empty() || url.password().is_some() {
+            return Err("the address must not have a user or a password in it".to_owned());
+        }
+        if url.fragment().is_some() {
+            return Err("the address must not have a fragment".to_owned());
+        }
+        let host = url.host_str().unwrap_or_default();
+        let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
+        match literal {
+            Ok(address) if !self.allows(address) => Err(refusal(&[address])),
+            _ => Ok(url),
+        }
+    }
+}
+
+fn refusal(found: &[IpAddr]) -> String {
+    let found: Vec<String> = found.iter().map(ToString::to_string).collect();
+    format!("it leads to {}, which is not out on the internet", found.join(", "))
+}
+
+impl Resolve for Policy {
+    fn resolve(&self, name: Name) -> Resolving {
+        let policy = *self;
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
+            let found: Vec<SocketAddr> = found.collect();
+            let allowed: Vec<_> =
+                found.iter().filter(|address| policy.allows(address.ip())).copied().collect();
+            if allowed.is_empty() {
+                let found: Vec<IpAddr> = found.iter().map(SocketAddr::ip).collect();
+                return Err(refusal(&found).into());
+            }
+            Ok(Box::new(allowed.into_iter()) as Addrs)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_that_lead_inside_are_refused_however_they_are_written() {
+        let policy = Policy { private_addresses: false };
+        for url in [
+            "",
+            "example.com",
+            "http://example.com/",
+            "ftp://example.com/",
+            "file:///etc/passwd",
+            "https://user@example.com/",
+            "https://:secret@example.com/",
+            "https://example.com/#part",
+            "https://127.0.0.1/",
+            "https://127.1/",
+            "https://0x7f000001/",
+            "https://2130706433/",
+            "https://017700000001/",
+            "https://[::1]/",
+            "https://[::ffff:10.0.0.1]/",
+            "https://169.254.169.254/latest/meta-data",
+            "https://①②⑦.⓪.⓪.①/",
+        ] {
+            assert!(policy.check(url).is_err(), "{url}");
+        }
+        for url in ["https://example.com/hook?a=b", "https://1.1.1.1:8443/", "https://[2606::1]/"] {
+            assert!(policy.check(url).is_ok(), "{url}");
+        }
+        let open = Policy { private_addresses: true };
+        assert!(open.check("http://127.0.0.1:9000/").is_ok());
+        assert!(open.check("gopher://127.0.0.1/").is_err());
+    }
+
+    #[tokio::test]
+    async fn a_name_that_leads_inside_is_refused() {
+        let policy = Policy { private_addresses: false };
+        assert!(policy.check("https://localhost/").is_ok(), "only the look-up can tell");
+        let found = policy.resolve("localhost".parse().unwrap()).await;
+        let error = found.err().expect("localhost is not public").to_string();
+        assert!(error.contains("not out on the internet"), "{error}");
+    }
+}
