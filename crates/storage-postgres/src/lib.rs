@@ -2,6 +2,7 @@
 
 mod address;
 mod answers;
+mod audit;
 pub mod baseline;
 mod batches;
 mod codes;
@@ -16,8 +17,11 @@ mod lookup;
 mod losses;
 mod migrate;
 mod open;
+mod outbox;
+mod placements;
 mod pools;
 mod readings;
+mod receivers;
 mod replicas;
 mod session;
 mod settings;
@@ -42,6 +46,7 @@ use codes::CodeTables;
 use database::{Database, Repeat};
 use error::corrupt;
 use open::Opened;
+use placements::Placements;
 use pools::Pools;
 use replicas::{Lags, Replica};
 
@@ -57,6 +62,7 @@ pub struct PostgresStore {
     lags: Lags,
     pools: Pools,
     code_tables: CodeTables,
+    placements: Placements,
     /// Whose turn it is to give a chunk.
     turns: Turns,
     /// The task that looks after replicas, until the store is closed.
@@ -79,6 +85,7 @@ impl PostgresStore {
             lags: Lags::default(),
             pools: Pools::default(),
             code_tables: CodeTables::default(),
+            placements: Placements::default(),
             turns: Turns::default(),
             watch: Mutex::default(),
         });

@@ -36,6 +36,8 @@ pub(crate) const SHARD: Series = Series {
         migration!("shard", "0001_first_tables", older_may_run: false),
         migration!("shard", "0002_functions", older_may_run: false),
         migration!("shard", "0003_batches", older_may_run: true),
+        migration!("shard", "0004_batch_events", older_may_run: true),
+        migration!("shard", "0005_deliveries", older_may_run: true),
     ],
 };
 
@@ -45,6 +47,7 @@ pub(crate) const CATALOGUE: Series = Series {
     steps: &[
         migration!("catalogue", "0001_first_tables", older_may_run: false),
         migration!("catalogue", "0002_functions", older_may_run: false),
+        migration!("catalogue", "0003_receivers_and_deeds", older_may_run: true),
     ],
 };
 

@@ -1,19 +1,19 @@
 //! Batches on a real server: that nobody waits for anybody in a circle, and how fast codes are written.
 
+#[path = "support/orders.rs"]
+mod orders;
 mod support;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
+use orders::{NOW, new_order, new_type, ordered, terms, worker};
 use storage::{
-    Batch, BatchOrder, BatchState, BatchStore, ClaimTerms, CodeKey, CodeStore, DeadFilter,
-    IssueStore, Ledger, Ordered, Page, TypeStore, Verdict,
+    Batch, BatchState, BatchStore, CodeKey, CodeStore, DeadFilter, IssueStore, Ledger, OutboxStore,
+    Page, Verdict,
 };
 use storage_postgres::{PostgresSettings, PostgresStore};
 use support::Databases;
-
-const NOW: Timestamp = Timestamp::constant(1_790_000_000, 0);
 
 async fn open(databases: &Databases) -> Arc<PostgresStore> {
     let settings =
@@ -22,32 +22,8 @@ async fn open(databases: &Databases) -> Arc<PostgresStore> {
 }
 
 async fn order(store: &PostgresStore, name: &str, count: u64, chunk_serials: u64) -> Batch {
-    let spec = format!(r#"{{"tenant": "acme", "name": "{name}", "sequence": {{}}}}"#);
-    let id_type = serde_json::from_str(&spec).unwrap();
-    let type_id = store.create_type(&id_type, b"", NOW).await.unwrap().id;
-    let order = BatchOrder {
-        type_id,
-        revision: 0,
-        count,
-        bounds: (0, 1 << 60),
-        chunk_serials,
-        ledger: Ledger::Stored,
-        name: None,
-        metadata: None,
-        key_id: 0,
-        order_key: None,
-        active_max: 1000,
-        codes_max: u64::MAX,
-        now: NOW,
-    };
-    match store.order_batch(&order).await.unwrap() {
-        Ordered::Done(batch) => batch,
-        refused => panic!("{refused:?}"),
-    }
-}
-
-fn terms() -> ClaimTerms {
-    ClaimTerms { silent: Duration::from_secs(1800), attempts_max: 3, now: NOW }
+    let type_id = new_type(store, name).await;
+    ordered(store, &new_order(type_id, 0, count, chunk_serials)).await
 }
 
 /// The server counts a deadlock when a session has been idle for a moment, or has ended.
@@ -57,9 +33,9 @@ async fn deadlocks(databases: &Databases) -> i64 {
 }
 
 /// Makes chunks until none is left. Every third one fails first.
-async fn work(store: Arc<PostgresStore>, worker: usize) {
-    let mut turn = worker;
-    while let Some(chunk) = store.claim_chunk(&worker.to_string(), terms()).await.unwrap() {
+async fn work(store: Arc<PostgresStore>, number: u32) {
+    let mut turn = number;
+    while let Some(chunk) = store.claim_chunk(&worker(number), terms()).await.unwrap() {
         turn += 1;
         if turn.is_multiple_of(3) {
             store.fail_chunk(&chunk, "on purpose", None, NOW).await.unwrap();
@@ -155,4 +131,28 @@ async fn groups_of_scans_in_any_order_do_not_block_each_other() {
         assert_eq!(status.scans, 6 * ROUNDS);
     }
     assert_eq!(deadlocks(&databases).await, 0);
+}
+
+/// Instances of the release before go on working on databases that this one has changed.
+#[tokio::test]
+async fn the_release_before_can_order_and_claim() {
+    let databases = Databases::create(1).await;
+    let store = open(&databases).await;
+    let client = databases.connect().await;
+    let id = new_type(&store, "code").await;
+    let sql = "SELECT outcome, (batch).id, (batch).state
+               FROM order_batch($1, 0, 20, 0, 1000, 10, $2, NULL, NULL, 7, NULL, 9, 100, 0, 1, now())";
+    let row = client.query_one(sql, &[&id.0, &"derived"]).await.unwrap();
+    assert_eq!((row.get(0), row.get(2)), ("done", "completed"));
+    let events = store.events(10).await.unwrap();
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0].batch.id.0, row.get::<_, i64>(1));
+    let row = client.query_one(sql, &[&id.0, &"stored"]).await.unwrap();
+    assert_eq!((row.get(0), row.get(2)), ("done", "queued"));
+    let sql = "SELECT (claimed).number FROM claim_chunk('me', now(), now() - interval '1 hour', 3)";
+    for number in 0..2 {
+        // Its workers share a name, so none of them has lost a claim.
+        assert_eq!(client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), number);
+    }
+    assert_eq!(store.claim_chunk(&worker(0), terms()).await.unwrap(), None);
 }

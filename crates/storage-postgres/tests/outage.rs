@@ -1,5 +1,7 @@
 //! The server is killed, stopped and started again. Nothing has to be reopened.
 
+#[path = "support/orders.rs"]
+mod orders;
 mod support;
 
 use std::sync::Arc;
@@ -7,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use idgen::spec::{IdType, Kind, SERIAL_MAX, SequenceSpec};
 use jiff::Timestamp;
-use storage::{CounterStore, Draw, Store, StoreError, TypeId, TypeStore};
-use storage_postgres::PostgresStore;
+use storage::{BatchStore, CounterStore, Draw, Store, StoreError, TypeId, TypeStore};
+use storage_postgres::{PostgresSettings, PostgresStore};
 use support::{Databases, Servers};
 use tokio::sync::Mutex;
 
@@ -132,4 +134,32 @@ async fn a_server_that_does_not_answer_is_unavailable_in_time() {
     let took = recover(&store, id).await;
     assert!(took < Duration::from_secs(5), "{took:?}");
     store.check().await.unwrap();
+}
+
+/// The server stands still when a claim reaches it, and takes it when nobody waits for it any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_claim_whose_answer_got_lost_comes_back() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let databases = Databases::create(1).await;
+    // Without a statement to be prepared first, the claim is all that is sent.
+    let settings = PostgresSettings { prepared_statements: false, ..databases.settings() };
+    let store = PostgresStore::open(settings).await.unwrap();
+    let id = orders::new_type(&store, "code").await;
+    orders::ordered(&store, &orders::new_order(id, 0, 20, 10)).await;
+    let (worker, terms) = (orders::worker(0), orders::terms());
+    tokio::task::spawn_blocking(|| Servers::shared().tell("pause", "postgres")).await.unwrap();
+    let lost = store.claim_chunk(&worker, terms).await;
+    assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    tokio::task::spawn_blocking(|| Servers::shared().tell("resume", "postgres")).await.unwrap();
+    let client = databases.connect().await;
+    let sql = "SELECT count(*) FROM chunks WHERE state = 'running'";
+    let began = Instant::now();
+    while client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+        assert!(began.elapsed() < Duration::from_secs(20), "the claim never arrived");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let chunk = store.claim_chunk(&worker, terms).await.unwrap().unwrap();
+    assert_eq!((chunk.number, chunk.attempt), (0, 1));
+    assert!(store.finish_chunk(&chunk, orders::NOW).await.unwrap());
+    assert_eq!(store.claim_chunk(&worker, terms).await.unwrap().unwrap().number, 1);
 }

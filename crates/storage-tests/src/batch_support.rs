@@ -1,10 +1,11 @@
 //! What the behaviours of batches have in common.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use storage::{
     Batch, BatchId, BatchOrder, Chunk, ClaimTerms, CodeKey, DeadChunk, DeadFilter, GapReason,
-    Ledger, Ordered, Span, Store, TypeId,
+    Ledger, Ordered, Span, Store, TypeId, WorkerName,
 };
 
 use crate::support::{UNBOUNDED, at, gaps, merged, sequence};
@@ -30,6 +31,7 @@ pub(crate) fn batch_order(type_id: TypeId, count: u64) -> BatchOrder {
         name: None,
         metadata: None,
         key_id: 7,
+        notify: None,
         order_key: None,
         active_max: u64::MAX,
         codes_max: u64::MAX,
@@ -71,9 +73,30 @@ pub(crate) fn terms(seconds: i64) -> ClaimTerms {
     ClaimTerms { silent, attempts_max: ATTEMPTS_MAX, now: at(seconds) }
 }
 
+/// A worker of an instance.
+pub(crate) fn worker(instance: &str, number: u32) -> WorkerName {
+    WorkerName { instance: instance.to_owned(), number }
+}
+
+/// A worker that nobody was before. One that asks again has lost what it was given, so whoever wants
+/// several chunks at once needs several workers.
+pub(crate) fn new_worker() -> WorkerName {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    worker("workers", NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
 /// A claim at a time, if there is anything to do.
 pub(crate) async fn claim(store: &dyn Store, seconds: i64) -> Option<Chunk> {
-    store.claim_chunk("a worker", terms(seconds)).await.unwrap()
+    store.claim_chunk(&new_worker(), terms(seconds)).await.unwrap()
+}
+
+/// A claim of a worker at a time, if there is anything to do.
+pub(crate) async fn claim_as(
+    store: &dyn Store,
+    (instance, number): (&str, u32),
+    seconds: i64,
+) -> Option<Chunk> {
+    store.claim_chunk(&worker(instance, number), terms(seconds)).await.unwrap()
 }
 
 /// A claim at a time when there is something to do.

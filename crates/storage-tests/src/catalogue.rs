@@ -1,8 +1,9 @@
 //! The store as a whole.
 
-use storage::{NewApiKey, Scope, Store, Tenant};
+use storage::{NewApiKey, Next, ReceiverId, Scope, Store, Tenant};
 
 use crate::Fixture;
+use crate::outbox_support::{Outbox, webhook};
 use crate::support::{
     LEASE, ME, at, change, draw, handed_out, new_sequence, open, order, reopen, sequence, span,
 };
@@ -66,6 +67,14 @@ pub async fn the_version_grows_with_every_change(fixture: &dyn Fixture) {
     watch.expect(true, "create a key").await;
     store.revoke_key("abc", at(1)).await.unwrap();
     watch.expect(true, "revoke a key").await;
+    let receiver = store.create_receiver(&webhook("acme", "hook"), at(1)).await.unwrap();
+    watch.expect(true, "create a receiver").await;
+    store.change_receiver(receiver.id, receiver.revision, "{}").await.unwrap();
+    watch.expect(true, "change a receiver").await;
+    assert!(store.disable_receiver(receiver.id, "broken", at(2)).await.unwrap());
+    watch.expect(true, "disable a receiver").await;
+    assert!(store.remove_receiver(receiver.id).await.unwrap());
+    watch.expect(true, "remove a receiver").await;
     let version = watch.version;
     let store = reopen(fixture, store).await;
     assert_eq!(store.catalogue_version().await.unwrap(), version);
@@ -94,6 +103,27 @@ pub async fn the_version_stays_when_nothing_changes(fixture: &dyn Fixture) {
     store.hand_over(&[span(id, 4..6)], ME, "another").await.unwrap();
     store.check().await.unwrap();
     watch.expect(false, "daily work").await;
+}
+
+pub async fn the_version_stays_when_receivers_stay(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    let (store, receiver) = (&outbox.store, outbox.receiver);
+    assert!(store.disable_receiver(receiver, "broken", at(1)).await.unwrap());
+    // The first batch changes its type.
+    let event = outbox.event().await;
+    let mut watch = Watch::new(&**store).await;
+    store.create_receiver(&webhook(&outbox.tenant, "hook"), at(1)).await.unwrap_err();
+    store.change_receiver(receiver, 1000, "{}").await.unwrap_err();
+    let unknown = ReceiverId(receiver.0 + 1);
+    store.change_receiver(unknown, 0, "{}").await.unwrap_err();
+    assert!(!store.disable_receiver(receiver, "still", at(2)).await.unwrap());
+    assert!(!store.disable_receiver(unknown, "broken", at(2)).await.unwrap());
+    assert!(!store.remove_receiver(unknown).await.unwrap());
+    watch.expect(false, "refused changes").await;
+    assert!(store.route_event(event, &[outbox.message("a")], at(2)).await.unwrap());
+    outbox.bring(Next::Delivered, 3).await;
+    assert_eq!(store.forget_deliveries(at(10), 10).await.unwrap(), 1);
+    watch.expect(false, "deliveries").await;
 }
 
 /// Whoever keeps types in memory keeps with them whether they were used.

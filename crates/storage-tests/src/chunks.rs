@@ -7,10 +7,10 @@ use storage::{Batch, BatchOrder, BatchState, Chunk};
 
 use crate::Fixture;
 use crate::batch_support::{
-    CHUNK, SILENT_SECONDS, batch_order, claim, claimed, make, now_is, ordered, stored, terms,
+    CHUNK, SILENT_SECONDS, batch_order, claim, claim_as, claimed, make, now_is, ordered, stored,
     type_of,
 };
-use crate::support::{at, crash, draw, gaps, new_sequence, open};
+use crate::support::{ME, at, crash, draw, gaps, new_sequence, open};
 
 pub async fn claims_go_through_the_chunks_in_order(fixture: &dyn Fixture) {
     let store = open(fixture).await;
@@ -95,8 +95,7 @@ pub async fn workers_at_once_make_every_chunk_once(fixture: &dyn Fixture) {
             let store = Arc::clone(&store);
             tokio::spawn(async move {
                 let mut numbers = Vec::new();
-                let name = format!("worker {worker}");
-                while let Some(chunk) = store.claim_chunk(&name, terms(10)).await.unwrap() {
+                while let Some(chunk) = claim_as(&*store, (ME, worker), 10).await {
                     assert!(store.finish_chunk(&chunk, at(11)).await.unwrap());
                     numbers.push(chunk.number);
                 }

@@ -6,8 +6,8 @@ use storage::{
 
 use crate::Fixture;
 use crate::batch_support::{
-    CHUNK, SILENT_SECONDS, claim, claimed, dead, gaps_because, kill, make, now_is, stored, terms,
-    type_of,
+    CHUNK, SILENT_SECONDS, claim, claimed, dead, gaps_because, kill, make, new_worker, now_is,
+    stored, terms, type_of,
 };
 use crate::support::{at, crash, gaps, new_sequence, open};
 
@@ -54,7 +54,7 @@ pub async fn a_chunk_that_is_silent_too_often_is_a_dead_letter(fixture: &dyn Fix
     let batch = stored(&*store, id, CHUNK).await;
     let claim_at = async |seconds| {
         let terms = ClaimTerms { attempts_max: 2, ..terms(seconds) };
-        store.claim_chunk("a worker", terms).await.unwrap()
+        store.claim_chunk(&new_worker(), terms).await.unwrap()
     };
     for (seconds, attempt) in [(10, 1), (2000, 2)] {
         assert_eq!(claim_at(seconds).await.map(|chunk| chunk.attempt), Some(attempt));

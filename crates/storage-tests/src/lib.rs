@@ -7,6 +7,8 @@ use storage::Store;
 
 #[doc(hidden)]
 pub mod answers;
+#[doc(hidden)]
+pub mod audit;
 mod batch_support;
 #[doc(hidden)]
 pub mod batches;
@@ -20,12 +22,21 @@ pub mod chunks;
 pub mod claims;
 #[doc(hidden)]
 pub mod codes;
+mod conformance;
 #[doc(hidden)]
 pub mod counters;
 #[doc(hidden)]
 pub mod dead_letters;
 #[doc(hidden)]
+pub mod deciding;
+#[doc(hidden)]
+pub mod delivering;
+#[doc(hidden)]
+pub mod delivery_lists;
+#[doc(hidden)]
 pub mod epochs;
+#[doc(hidden)]
+pub mod events;
 #[doc(hidden)]
 pub mod history;
 #[doc(hidden)]
@@ -43,13 +54,22 @@ pub mod lookup;
 #[doc(hidden)]
 pub mod lost_chunks;
 #[doc(hidden)]
+pub mod lost_claims;
+#[doc(hidden)]
 pub mod lost_draws;
 #[doc(hidden)]
 pub mod made;
 #[doc(hidden)]
 pub mod orders;
+mod outbox_support;
+#[doc(hidden)]
+pub mod receivers;
 #[doc(hidden)]
 pub mod returns;
+#[doc(hidden)]
+pub mod routing;
+#[doc(hidden)]
+pub mod settling;
 mod support;
 #[doc(hidden)]
 pub mod tenants;
@@ -84,248 +104,4 @@ pub fn run(behaviour: impl Future<Output = ()>) {
         .build()
         .expect("a runtime for the test")
         .block_on(behaviour);
-}
-
-/// Makes a test of every behaviour, for the store that a [`Fixture`] opens.
-#[macro_export]
-macro_rules! conformance {
-    (@tests $($subject:ident { $($behaviour:ident)* })*) => {
-        $(
-            mod $subject {
-                use super::ConformanceFixture;
-
-                $(
-                    #[test]
-                    fn $behaviour() {
-                        $crate::run(async {
-                            let fixture =
-                                <ConformanceFixture as $crate::Fixture>::create().await;
-                            $crate::$subject::$behaviour(&fixture).await;
-                        });
-                    }
-                )*
-            }
-        )*
-    };
-    ($fixture:ty) => {
-        /// What the tests run on.
-        type ConformanceFixture = $fixture;
-
-        $crate::conformance! { @tests
-            answers {
-                a_claim_is_new_once
-                a_claim_with_another_body_is_refused
-                a_kept_answer_comes_back_after_reopening
-                an_expired_answer_counts_as_nothing
-                a_stale_claim_is_taken_over
-                a_released_claim_is_new_again
-                an_answer_is_never_released_or_replaced
-                keys_of_different_scopes_do_not_meet
-                purging_forgets_what_has_expired_up_to_the_limit
-                purging_forgets_claims_of_yesterday
-                two_claims_at_once_give_one_new
-            }
-            batches {
-                batches_are_listed_latest_first
-                batches_of_several_tenants_are_listed_together
-                batches_are_listed_by_type_and_state
-                the_batches_of_a_type_are_in_order_of_serials
-                an_unknown_batch_is_not_there
-                the_first_recall_stays
-            }
-            cancelling {
-                what_was_not_made_becomes_a_gap
-                a_queued_batch_is_cancelled_whole
-                cancelling_twice_changes_nothing
-                a_complete_batch_cannot_be_cancelled
-            }
-            catalogue {
-                the_version_grows_with_every_change
-                the_version_stays_when_nothing_changes
-                the_version_grows_with_the_first_use_of_a_type
-                a_check_of_a_healthy_store_succeeds
-                a_closed_store_is_unavailable
-                closing_twice_is_fine
-            }
-            chunks {
-                claims_go_through_the_chunks_in_order
-                a_batch_runs_from_the_first_claim_on
-                the_last_chunk_completes_its_batch
-                finishing_twice_changes_nothing
-                workers_at_once_make_every_chunk_once
-                claims_at_once_never_give_the_same_chunk
-                tenants_take_turns
-                a_silent_worker_loses_its_chunk
-                a_worker_that_nobody_missed_finishes_late
-                a_failed_chunk_waits_for_its_time
-                the_chunks_of_a_retired_type_go_on
-            }
-            claims {
-                only_the_claimant_keeps_or_releases
-                a_claim_that_was_taken_over_is_lost_to_its_first_owner
-                the_claim_of_an_instance_that_is_gone_is_taken_over
-                an_answer_outlives_its_instance
-                the_claim_of_another_instance_counts_while_it_lives
-            }
-            codes {
-                scans_are_counted
-                scans_at_once_add_up
-                codes_of_several_batches_are_scanned_together
-                a_code_that_is_not_made_is_not_there
-                a_code_of_an_unknown_batch_is_not_there
-                codes_on_both_sides_of_a_border_are_there
-                the_first_reason_of_a_void_code_stays
-                the_codes_of_a_recalled_batch_are_void
-            }
-            counters {
-                draws_are_disjoint_and_consecutive_under_concurrency
-                the_first_draw_starts_at_the_lower_bound
-                a_draw_at_the_end_gives_fewer_then_none_for_ever
-                the_last_serial_of_all_can_be_drawn
-                empty_bounds_give_nothing_and_use_nothing
-                periods_and_types_are_separate_counters
-                counters_never_go_back_over_a_reopening
-                a_draw_from_an_unknown_or_retired_type_is_refused
-                a_draw_for_another_revision_is_refused
-            }
-            dead_letters {
-                a_chunk_without_another_attempt_is_a_dead_letter
-                a_chunk_that_is_silent_too_often_is_a_dead_letter
-                dead_letters_are_listed_in_order
-                dead_letters_of_several_tenants_are_listed_together
-                a_dead_letter_is_tried_again_with_all_attempts
-                an_abandoned_dead_letter_is_a_gap
-                a_batch_completes_around_what_was_abandoned
-                only_dead_letters_are_settled
-            }
-            epochs {
-                there_is_no_epoch_before_the_first_server
-                a_server_keeps_its_epoch
-                every_change_of_server_begins_an_epoch
-                instances_that_meet_a_new_server_agree
-            }
-            history {
-                every_serial_is_accounted_for_in_any_history
-            }
-            holders {
-                open_draws_are_what_a_holder_has_not_accounted_for
-                what_leaves_a_pool_is_with_the_instance
-                what_a_pool_does_not_hold_is_not_handed_over
-                issues_are_taken_off_a_pool_as_well
-                closing_draws_records_what_is_still_held
-                a_crash_loses_what_had_left_the_pool
-                a_pool_is_lost_when_its_epoch_has_ended
-            }
-            instances {
-                joining_twice_gives_the_same_node
-                only_who_has_joined_renews
-                who_has_left_is_not_reported_as_gone
-                a_lease_that_is_renewed_late_counts_if_nobody_noticed
-                a_successor_takes_the_node_of_the_one_that_is_gone
-                living_instances_hold_different_nodes
-                many_that_join_at_once_get_different_nodes
-                a_lease_that_ran_out_is_reported_once
-                an_instance_never_reports_itself
-            }
-            keys {
-                a_key_comes_back_as_it_was_stored
-                a_taken_public_part_is_refused
-                a_key_is_revoked_once
-                keys_are_listed_oldest_first_with_growing_numbers
-                unknown_keys_cannot_be_revoked
-            }
-            late_log {
-                what_was_issued_after_all_is_no_gap
-                a_whole_gap_can_vanish
-                serials_around_late_issues_stay_gaps
-                parts_of_a_gap_have_numbers_of_their_own
-                discarded_serials_can_turn_out_to_be_issued
-                late_issues_leave_other_counters_alone
-                late_issues_come_off_gaps_and_draws_together
-            }
-            log {
-                recording_takes_serials_off_the_front_of_a_draw
-                recording_everything_settles_a_draw
-                rejected_serials_alone_are_accounted_for
-                recording_in_the_middle_leaves_both_sides_open
-                recording_twice_changes_nothing
-                groups_of_several_types_are_recorded_together
-                the_log_of_a_retired_type_goes_on
-                recording_nothing_is_fine
-            }
-            lookup {
-                serials_are_found_at_all_boundaries
-                groups_of_every_width_are_told_apart
-                periods_are_told_apart
-                overlapping_groups_are_told_apart
-                a_narrow_group_within_a_wide_one_is_found
-                snowflakes_at_the_end_of_the_space_are_found
-                all_fields_of_an_issue_come_back_after_reopening
-            }
-            lost_chunks {
-                what_an_instance_had_claimed_is_free_without_it
-                the_own_claims_of_an_instance_are_not_lost
-                what_another_instance_has_claimed_is_free_only_without_it
-            }
-            lost_draws {
-                a_crash_leaves_exactly_what_was_not_accounted_for
-                a_clean_history_has_no_lost_draws
-                closing_lost_draws_twice_finds_nothing_more
-                the_own_draws_of_an_instance_are_not_lost
-                what_another_instance_holds_is_lost_only_without_it
-                gaps_are_found_at_all_boundaries
-                gaps_are_listed_in_pages
-                gaps_survive_a_reopening
-            }
-            made {
-                what_is_made_is_told_in_few_ranges
-                a_complete_batch_is_made_as_a_whole
-            }
-            orders {
-                an_order_draws_right_behind_earlier_draws
-                an_order_marks_its_type_as_used
-                the_serials_of_a_batch_are_never_lost
-                orders_and_draws_at_once_are_disjoint
-                an_order_that_has_no_room_changes_nothing
-                only_so_many_batches_are_under_way
-                only_so_many_codes_are_ordered
-                an_order_for_a_type_that_is_not_in_force_is_refused
-                the_ids_of_batches_and_codes_never_repeat
-                all_fields_of_a_batch_come_back_after_reopening
-                a_derived_batch_is_complete_at_once
-                the_same_order_again_gives_the_same_batch
-            }
-            returns {
-                the_tail_of_a_counter_goes_back_to_it
-                a_part_of_the_tail_goes_back
-                what_is_not_the_tail_becomes_a_gap
-                what_a_draw_does_not_hold_cannot_be_given_back
-                given_back_serials_are_drawn_again_once
-                draws_given_back_in_reverse_order_all_go_back
-                what_a_pool_holds_goes_back_as_well
-            }
-            tenants {
-                a_tenant_is_made_and_changed
-                tenants_are_listed_by_name
-                a_tenant_with_types_stays
-                an_unknown_tenant_cannot_be_removed
-            }
-            types {
-                a_type_comes_back_as_it_was_stored
-                a_type_brings_its_tenant
-                a_taken_name_is_refused
-                an_unused_type_changes_freely
-                a_used_type_changes_only_where_allowed
-                a_change_of_what_is_no_longer_there_is_refused
-                the_revision_grows_with_every_change
-                a_type_is_never_renamed_onto_another
-                an_unused_type_is_deleted
-                a_used_type_is_retired_and_revived
-                numbers_of_deleted_types_do_not_come_back
-                unknown_types_cannot_be_changed_or_removed
-                a_draw_marks_its_type_as_used
-                a_logged_snowflake_marks_its_type_as_used
-            }
-        }
-    };
 }

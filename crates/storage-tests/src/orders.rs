@@ -214,6 +214,7 @@ pub async fn all_fields_of_a_batch_come_back_after_reopening(fixture: &dyn Fixtu
     let order = BatchOrder {
         name: Some("Spring, \u{1f337}".to_owned()),
         metadata: Some(r#"{"plant": "K'öln"}"#.to_owned()),
+        notify: Some("{\"receivers\": [\"\u{1f514} 'hook'\\n\"]}".to_owned()),
         now: at(3),
         ..batch_order(id, 25)
     };
@@ -231,6 +232,7 @@ pub async fn all_fields_of_a_batch_come_back_after_reopening(fixture: &dyn Fixtu
         error: None,
         name: order.name.clone(),
         metadata: order.metadata.clone(),
+        notify: order.notify.clone(),
         key_id: 7,
         created_at: at(3),
         started_at: None,

@@ -1,10 +1,11 @@
 //! What happens to chunks, other than being finished.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
-use storage::{BatchId, Chunk, ClaimTerms, Result, Verdict};
+use storage::{BatchId, Chunk, ClaimTerms, Result, Verdict, WorkerName};
 use tokio_postgres::types::Type;
 
 use super::rows::read_chunk;
@@ -19,7 +20,10 @@ use crate::time::Time;
 const CLAIM: &str = "
     SELECT outcome, its_type AS type_id, its_position AS position, (claimed).batch_id,
            (claimed).number, (claimed).start, (claimed).stop, (claimed).attempts, (claimed).token
-    FROM claim_chunk($1, $2, $3, $4)";
+    FROM claim_chunk($1, $2, $3, $4, $5)";
+
+const IS_HELD: &str = "
+    SELECT FROM chunks WHERE worker = $1 AND worker_number = $2 AND state = 'running' LIMIT 1";
 
 const WORKERS: &str = "
     SELECT DISTINCT worker FROM chunks WHERE state = 'running' AND worker IS NOT NULL";
@@ -27,6 +31,9 @@ const WORKERS: &str = "
 const ALIVE: &str = "
     SELECT name FROM instances
     WHERE name = ANY ($1) AND node IS NOT NULL AND expires_at > clock_timestamp()";
+
+/// How long a shard may take to say whether it has a chunk of a worker.
+const LOOK_MAX: Duration = Duration::from_millis(500);
 
 /// Which shards have given a chunk to this instance, the last one at the end.
 #[derive(Default)]
@@ -54,22 +61,47 @@ impl Turns {
 impl PostgresStore {
     /// A tenant's turn is known on its shard only, so shards take turns like tenants do. One that
     /// does not answer does not keep the others from their turn.
-    pub(super) async fn claim(&self, worker: &str, terms: ClaimTerms) -> Result<Option<Chunk>> {
+    pub(super) async fn claim(
+        &self,
+        worker: &WorkerName,
+        terms: ClaimTerms,
+    ) -> Result<Option<Chunk>> {
+        let mut order = self.turns.order(self.databases.len());
+        if order.len() > 1 {
+            let held = self.shards_with_chunks_of(worker).await;
+            order.sort_by_key(|shard| !held.contains(shard));
+        }
         let mut failed = Ok(None);
-        for shard in self.turns.order(self.databases.len()) {
-            match claim_on(&self.databases[shard], worker, terms).await {
+        for place in order {
+            let shard = &self.databases[place];
+            match claim_on(shard, worker, terms).await {
                 Ok(None) => {}
                 Ok(Some(chunk)) => {
-                    self.turns.note(shard);
+                    self.turns.note(place);
+                    self.make_tables_ahead(shard, chunk.type_id, &chunk.serials).await;
                     return Ok(Some(chunk));
                 }
                 Err(error) => {
-                    self.turns.note(shard);
+                    self.turns.note(place);
                     failed = Err(error);
                 }
             }
         }
         failed
+    }
+
+    /// The shards that have a chunk whose claim never reached this worker. One that does not answer at
+    /// once is not waited for: the others have work to do, and it is asked again with the next claim.
+    async fn shards_with_chunks_of(&self, worker: &WorkerName) -> Vec<usize> {
+        let number = i64::from(worker.number);
+        let params: [Param<'_>; 2] = [(&worker.instance, Type::TEXT), (&number, Type::INT8)];
+        let answers = join_all(self.databases.iter().map(|shard| {
+            tokio::time::timeout(LOOK_MAX, shard.query(Repeat::Always, IS_HELD, &params))
+        }));
+        let found = answers.await.into_iter().enumerate().filter_map(|(place, answer)| {
+            answer.is_ok_and(|rows| rows.is_ok_and(|rows| !rows.is_empty())).then_some(place)
+        });
+        found.collect()
     }
 
     /// Workers first, leases afterwards: who has joined in between and claimed is not among these.
@@ -95,14 +127,19 @@ impl PostgresStore {
     }
 }
 
-/// A claim whose answer got lost is repeated: the chunk is on record as this worker's, and goes to
-/// another when it has been silent for long enough.
-async fn claim_on(shard: &Database, worker: &str, terms: ClaimTerms) -> Result<Option<Chunk>> {
+/// A claim whose answer got lost is repeated: the chunk is on record as this worker's, and comes first.
+async fn claim_on(
+    shard: &Database,
+    worker: &WorkerName,
+    terms: ClaimTerms,
+) -> Result<Option<Chunk>> {
     let silent_since = terms.now.checked_sub(terms.silent).unwrap_or(Timestamp::MIN);
     let (now, silent_since) = (Time::new(terms.now), Time::new(silent_since));
     let attempts_max = i32::try_from(terms.attempts_max).unwrap_or(i32::MAX);
-    let params: [Param<'_>; 4] = [
-        (&worker, Type::TEXT),
+    let number = i64::from(worker.number);
+    let params: [Param<'_>; 5] = [
+        (&worker.instance, Type::TEXT),
+        (&number, Type::INT8),
         (&now, Type::TIMESTAMPTZ),
         (&silent_since, Type::TIMESTAMPTZ),
         (&attempts_max, Type::INT4),

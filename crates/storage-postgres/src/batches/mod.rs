@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use storage::{
     Batch, BatchFilter, BatchId, BatchOrder, BatchStore, Chunk, ClaimTerms, DeadChunk, DeadFilter,
-    Ordered, Result, TypeId, Verdict,
+    Ordered, Result, TypeId, Verdict, WorkerName,
 };
 use tokio_postgres::types::Type;
 
@@ -25,8 +25,7 @@ use crate::spans::read_serials;
 use crate::time::Time;
 
 pub(crate) use chunks::Turns;
-pub(crate) use rows::read_void;
-use rows::{columns, read_batch};
+pub(crate) use rows::{columns, read_batch, read_void};
 
 impl PostgresStore {
     /// Runs a statement about one batch and reads it, if it is there.
@@ -45,7 +44,7 @@ impl PostgresStore {
 #[async_trait]
 impl BatchStore for PostgresStore {
     async fn order_batch(&self, order: &BatchOrder) -> Result<Ordered> {
-        order::order(self.shard(order.type_id)?, order).await
+        self.order(order).await
     }
 
     async fn batch(&self, id: BatchId) -> Result<Option<Batch>> {
@@ -68,7 +67,7 @@ impl BatchStore for PostgresStore {
         rows.iter().map(read_batch).collect()
     }
 
-    async fn claim_chunk(&self, worker: &str, terms: ClaimTerms) -> Result<Option<Chunk>> {
+    async fn claim_chunk(&self, worker: &WorkerName, terms: ClaimTerms) -> Result<Option<Chunk>> {
         self.claim(worker, terms).await
     }
 

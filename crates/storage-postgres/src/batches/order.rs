@@ -1,9 +1,10 @@
 //! Orders.
 
-use storage::{BatchId, BatchOrder, Ordered, Result, SNOWFLAKE_EPOCH_MS};
+use storage::{BatchId, BatchOrder, Ledger, Ordered, Result, SNOWFLAKE_EPOCH_MS};
 use tokio_postgres::types::Type;
 
 use super::rows::{columns, ledger_name, read_batch};
+use crate::PostgresStore;
 use crate::counters::write_count;
 use crate::database::{Database, Repeat};
 use crate::error::corrupt;
@@ -14,14 +15,29 @@ fn order_sql() -> String {
     format!(
         "SELECT outcome, figure, {}
          FROM (SELECT outcome, figure, (batch).*
-               FROM order_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16))
-             AS ordered",
+               FROM order_batch($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,
+                                $17)) AS ordered",
         columns()
     )
 }
 
+impl PostgresStore {
+    /// The table that the first codes will be in is made along with the order, behind its commit.
+    pub(super) async fn order(&self, order: &BatchOrder) -> Result<Ordered> {
+        let shard = self.shard(order.type_id)?;
+        let ordered = take_on_record(shard, order).await?;
+        if let Ordered::Done(batch) = &ordered
+            && batch.ledger == Ledger::Stored
+            && !batch.state.is_final()
+        {
+            self.try_to_make_tables(shard, batch.type_id, batch.chunk(0)).await;
+        }
+        Ok(ordered)
+    }
+}
+
 /// Never repeated without knowing: without a key it would be ordered twice.
-pub(super) async fn order(shard: &Database, order: &BatchOrder) -> Result<Ordered> {
+async fn take_on_record(shard: &Database, order: &BatchOrder) -> Result<Ordered> {
     let ms = order.now.as_millisecond() - SNOWFLAKE_EPOCH_MS;
     // More than a number in the database can be is no limit.
     let codes_max = i64::try_from(order.codes_max).ok();
@@ -46,6 +62,7 @@ pub(super) async fn order(shard: &Database, order: &BatchOrder) -> Result<Ordere
                 (&ms, Type::INT8),
                 (&write_count(BatchId::span_ms(order.count)), Type::INT8),
                 (&Time::new(order.now), Type::TIMESTAMPTZ),
+                (&order.notify, Type::TEXT),
             ],
         )
         .await?;

@@ -12,7 +12,7 @@ use crate::time::Time;
 
 /// Every column that is read of a batch. They are named, because a later release may add some while
 /// this one has its statements prepared.
-const COLUMNS: [&str; 19] = [
+const COLUMNS: [&str; 20] = [
     "id",
     "type_id",
     "start",
@@ -26,6 +26,7 @@ const COLUMNS: [&str; 19] = [
     "error",
     "name",
     "metadata",
+    "notify",
     "key_id",
     "created_at",
     "started_at",
@@ -35,7 +36,7 @@ const COLUMNS: [&str; 19] = [
 ];
 
 /// The columns of a batch for a statement.
-pub(super) fn columns() -> String {
+pub(crate) fn columns() -> String {
     COLUMNS.join(", ")
 }
 
@@ -56,7 +57,7 @@ pub(crate) fn read_void(row: &Row, at: &str, reason: &str) -> Option<Void> {
     read_time(row, at).map(|at| Void { at, reason: reason.unwrap_or_default() })
 }
 
-pub(super) fn read_batch(row: &Row) -> Result<Batch> {
+pub(crate) fn read_batch(row: &Row) -> Result<Batch> {
     let id = BatchId(row.get("id"));
     let unknown = |what: &str, name: &str| -> StoreError {
         corrupt(format!("batch {} has the unknown {what} {name:?}", id.0))
@@ -81,6 +82,7 @@ pub(super) fn read_batch(row: &Row) -> Result<Batch> {
         error: row.get("error"),
         name: row.get("name"),
         metadata: row.get("metadata"),
+        notify: row.get("notify"),
         key_id: row.get("key_id"),
         created_at: row.get::<_, Time>("created_at").0,
         started_at: read_time(row, "started_at"),

@@ -1,5 +1,6 @@
 //! Codes: their tables, and what happens to single ones.
 
+mod ahead;
 mod copy;
 mod scan;
 mod sql;

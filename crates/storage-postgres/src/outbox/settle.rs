@@ -1,0 +1,199 @@
+//! What follows an attempt, or the decision of a person, or old age.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::future::join_all;
+use storage::{DeliveryId, Next, Outcome, ReceiverId, Result, Verdict};
+use tokio_postgres::types::Type;
+
+use super::rows::{write_limit, write_micros, write_small};
+use crate::PostgresStore;
+use crate::database::{Database, Repeat};
+use crate::error::corrupt;
+use crate::session::Param;
+use crate::spans::read_serial;
+use crate::time::Time;
+
+// The outcomes come in order of numbers, and a lateral join keeps to it, so two groups never lock the
+// same rows in different orders. The token grows once more, so that an outcome counts only once.
+const SETTLE: &str = "
+    WITH held AS MATERIALIZED (
+        SELECT outcome.*
+        FROM unnest($1::bigint[], $2::bigint[], $3::text[], $4::timestamptz[], $5::integer[],
+                    $6::timestamptz[], $7::bigint[], $8::integer[], $9::text[])
+            AS outcome (number, token, state, retry_at, attempt, at, us, status, error)
+        CROSS JOIN LATERAL (
+            SELECT FROM pending_deliveries AS pending
+            WHERE pending.number = outcome.number AND pending.token = outcome.token
+            FOR UPDATE) AS locked
+    ), retried AS (
+        UPDATE pending_deliveries AS pending SET due_at = held.retry_at, token = held.token + 1,
+            last_attempt = held.attempt, last_at = held.at, last_us = held.us,
+            last_status = held.status, last_error = held.error
+        FROM held WHERE pending.number = held.number AND held.state = 'pending'
+    ), ended AS (
+        DELETE FROM pending_deliveries AS pending USING held
+        WHERE pending.number = held.number AND held.state <> 'pending'
+        RETURNING pending.receiver, pending.attempts, held.*
+    ), settled AS (
+        INSERT INTO settled_deliveries (number, receiver, state, settled_at, attempts, token,
+                                        last_attempt, last_at, last_us, last_status, last_error)
+        SELECT number, receiver, state, $10, attempts, token + 1, attempt, at, us, status, error
+        FROM ended
+    ), logged AS (
+        INSERT INTO delivery_attempts (delivery, attempt, at, us, status, error)
+        SELECT number, attempt, at, us, status, error FROM held WHERE error IS NOT NULL
+    )
+    SELECT number, token FROM held";
+
+// As an array, the numbers are looked up one by one in any plan.
+const FORGET: &str = "
+    WITH old AS MATERIALIZED (
+        SELECT number FROM settled_deliveries
+        WHERE state IN ('delivered', 'abandoned') AND settled_at < $1
+        ORDER BY settled_at LIMIT $2 FOR UPDATE SKIP LOCKED
+    ), attempts AS (
+        DELETE FROM delivery_attempts WHERE delivery = ANY (ARRAY(SELECT number FROM old))
+    ), contents AS (
+        DELETE FROM deliveries WHERE number = ANY (ARRAY(SELECT number FROM old))
+    ), settled AS (
+        DELETE FROM settled_deliveries WHERE number = ANY (ARRAY(SELECT number FROM old))
+    )
+    SELECT count(*) FROM old";
+
+/// Outcomes of one shard, column by column.
+#[derive(Default)]
+struct Columns<'a> {
+    numbers: Vec<i64>,
+    tokens: Vec<i64>,
+    states: Vec<&'static str>,
+    retries: Vec<Option<Time>>,
+    attempts: Vec<i32>,
+    began: Vec<Time>,
+    micros: Vec<i64>,
+    statuses: Vec<Option<i32>>,
+    errors: Vec<Option<&'a str>>,
+}
+
+impl<'a> Columns<'a> {
+    fn add(&mut self, outcome: &'a Outcome) {
+        let (state, retry_at) = match outcome.next {
+            Next::Delivered => ("delivered", None),
+            Next::Retry(at) => ("pending", Some(Time::new(at))),
+            Next::Dead => ("dead", None),
+        };
+        let attempt = &outcome.attempt;
+        self.numbers.push(outcome.delivery.number());
+        self.tokens.push(outcome.token);
+        self.states.push(state);
+        self.retries.push(retry_at);
+        self.attempts.push(write_small(attempt.number));
+        self.began.push(Time::new(attempt.at));
+        self.micros.push(write_micros(attempt.duration));
+        self.statuses.push(attempt.status.map(i32::from));
+        self.errors.push(attempt.error.as_deref());
+    }
+
+    /// Settles them. Returns those that counted, with their tokens.
+    ///
+    /// Repeated without knowing: the second time finds that the claims have ended, and changes nothing.
+    async fn settle(self, shard: &Database, now: Time) -> Result<Vec<(i64, i64)>> {
+        let params: [Param<'_>; 10] = [
+            (&self.numbers, Type::INT8_ARRAY),
+            (&self.tokens, Type::INT8_ARRAY),
+            (&self.states, Type::TEXT_ARRAY),
+            (&self.retries, Type::TIMESTAMPTZ_ARRAY),
+            (&self.attempts, Type::INT4_ARRAY),
+            (&self.began, Type::TIMESTAMPTZ_ARRAY),
+            (&self.micros, Type::INT8_ARRAY),
+            (&self.statuses, Type::INT4_ARRAY),
+            (&self.errors, Type::TEXT_ARRAY),
+            (&now, Type::TIMESTAMPTZ),
+        ];
+        let rows = shard.query(Repeat::Always, SETTLE, &params).await?;
+        Ok(rows.iter().map(|row| (row.get(0), row.get(1))).collect())
+    }
+}
+
+impl PostgresStore {
+    /// All shards are told, whatever becomes of the others. After an error the caller may tell all of
+    /// them again: what has counted does not count twice.
+    pub(super) async fn settle(&self, outcomes: &[Outcome], now: Time) -> Result<Vec<bool>> {
+        let mut in_order: Vec<(DeliveryId, i64, usize)> = outcomes
+            .iter()
+            .enumerate()
+            .map(|(place, outcome)| (outcome.delivery, outcome.token, place))
+            .collect();
+        in_order.sort_unstable();
+        // Of two outcomes of the same claim the first one counts.
+        in_order.dedup_by_key(|(delivery, token, _)| (*delivery, *token));
+        let mut shards: BTreeMap<u16, Columns<'_>> = BTreeMap::new();
+        for (delivery, _, place) in &in_order {
+            shards.entry(delivery.shard()).or_default().add(&outcomes[*place]);
+        }
+        let settled = shards.into_iter().filter_map(|(place, columns)| {
+            let shard = self.databases.get(usize::from(place))?;
+            Some(async move {
+                let settled = columns.settle(shard, now).await?;
+                let settled = settled.into_iter();
+                Ok(settled.map(|(number, token)| (DeliveryId::new(number, place), token)).collect())
+            })
+        });
+        let settled: Vec<Vec<(DeliveryId, i64)>> =
+            join_all(settled).await.into_iter().collect::<Result<_>>()?;
+        let settled: BTreeSet<(DeliveryId, i64)> = settled.into_iter().flatten().collect();
+        let mut counted = vec![false; outcomes.len()];
+        for (delivery, token, place) in in_order {
+            counted[place] = settled.contains(&(delivery, token));
+        }
+        Ok(counted)
+    }
+}
+
+/// Not repeated without knowing: whoever decides wants to know whether it counted.
+pub(super) async fn decide(
+    shard: &Database,
+    id: DeliveryId,
+    verdict: Verdict,
+    now: Time,
+) -> Result<bool> {
+    let sql = match verdict {
+        Verdict::Retry => "SELECT retry_delivery($1, $2)",
+        Verdict::Abandon => "SELECT abandon_delivery($1, $2)",
+    };
+    let params: [Param<'_>; 2] = [(&id.number(), Type::INT8), (&now, Type::TIMESTAMPTZ)];
+    let rows = shard.query(Repeat::Undone, sql, &params).await?;
+    Ok(rows.first().is_some_and(|row| row.get(0)))
+}
+
+/// Gives up some of what is pending for a receiver. None if nothing is.
+///
+/// Repeated without knowing: at worst some that were given up are not counted.
+pub(super) async fn abandon_some(
+    shard: &Database,
+    tenant: &str,
+    receiver: ReceiverId,
+    most: i64,
+    now: Time,
+) -> Result<Option<u64>> {
+    let sql = "SELECT looked_at, abandoned FROM abandon_some($1, $2, $3, $4)";
+    let params: [Param<'_>; 4] = [
+        (&tenant, Type::TEXT),
+        (&receiver.0, Type::INT8),
+        (&most, Type::INT8),
+        (&now, Type::TIMESTAMPTZ),
+    ];
+    let rows = shard.query(Repeat::Always, sql, &params).await?;
+    let row = rows.first().ok_or_else(|| corrupt("giving up came to nothing"))?;
+    match row.get::<_, i64>("looked_at") {
+        0 => Ok(None),
+        _ => read_serial(row.get("abandoned")).map(Some),
+    }
+}
+
+/// Repeated without knowing: at worst some that were forgotten are not counted.
+pub(super) async fn forget(shard: &Database, before: Time, limit: usize) -> Result<u64> {
+    let params: [Param<'_>; 2] = [(&before, Type::TIMESTAMPTZ), (&write_limit(limit), Type::INT8)];
+    let rows = shard.query(Repeat::Always, FORGET, &params).await?;
+    rows.iter().map(|row| read_serial(row.get(0))).sum()
+}
