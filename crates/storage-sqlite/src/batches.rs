@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 use storage::{
     Batch, BatchFilter, BatchId, BatchOrder, BatchState, BatchStore, Chunk, ClaimTerms, DeadChunk,
-    DeadFilter, Ledger, Ordered, Result, TypeId, Verdict, Void,
+    DeadFilter, Ledger, Ordered, Result, TypeId, Verdict, Void, WorkerName,
 };
 
 use crate::error::{StepResult, corrupt};
@@ -22,7 +22,7 @@ const LIST: &str = "
     ORDER BY id DESC LIMIT ?4";
 
 /// A column that may hold a time.
-fn read_time(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Timestamp>> {
+pub(crate) fn read_time(row: &Row<'_>, column: &str) -> rusqlite::Result<Option<Timestamp>> {
     Ok(row.get::<_, Option<Millis>>(column)?.map(|millis| millis.0))
 }
 
@@ -39,22 +39,28 @@ pub(crate) fn read_ledger(row: &Row<'_>) -> rusqlite::Result<Ledger> {
     Ok(if row.get("derived")? { Ledger::Derived } else { Ledger::Stored })
 }
 
-fn read_row(row: &Row<'_>) -> StepResult<Batch> {
-    let name: String = row.get("state")?;
+/// The state with a name.
+pub(crate) fn read_state(name: &str) -> StepResult<BatchState> {
     let state = BatchState::ALL.into_iter().find(|state| state.name() == name);
+    state.ok_or_else(|| corrupt(format!("a batch is in the state {name:?}")))
+}
+
+/// A batch in a row that has all its columns.
+pub(crate) fn read_row(row: &Row<'_>) -> StepResult<Batch> {
     Ok(Batch {
         id: BatchId(row.get("id")?),
         type_id: TypeId(row.get("type_id")?),
         serials: row.get("start")?..row.get("stop")?,
         chunk_serials: row.get("chunk_serials")?,
         ledger: read_ledger(row)?,
-        state: state.ok_or_else(|| corrupt(format!("a batch is in the state {name:?}")))?,
+        state: read_state(&row.get::<_, String>("state")?)?,
         made: row.get("made")?,
         abandoned: row.get("abandoned")?,
         dead_chunks: row.get("dead_chunks")?,
         error: row.get("error")?,
         name: row.get("name")?,
         metadata: row.get("metadata")?,
+        notify: row.get("notify")?,
         key_id: row.get("key_id")?,
         created_at: row.get::<_, Millis>("created_at")?.0,
         started_at: read_time(row, "started_at")?,
@@ -179,8 +185,8 @@ impl BatchStore for SqliteStore {
         self.readers.run(move |connection| of_type(connection, type_id, from)).await
     }
 
-    async fn claim_chunk(&self, worker: &str, terms: ClaimTerms) -> Result<Option<Chunk>> {
-        let worker = worker.to_owned();
+    async fn claim_chunk(&self, worker: &WorkerName, terms: ClaimTerms) -> Result<Option<Chunk>> {
+        let worker = worker.clone();
         self.writer.run(move |connection| claims::claim(connection, &worker, terms)).await
     }
 

@@ -4,9 +4,10 @@ use jiff::Timestamp;
 use rusqlite::{Connection, params};
 use storage::Chunk;
 
-use crate::codes;
+use crate::batches::read_state;
 use crate::error::StepResult;
 use crate::time::Millis;
+use crate::{codes, events};
 
 /// What changes for a batch.
 #[derive(Default)]
@@ -17,7 +18,7 @@ pub(crate) struct Progress<'a> {
     pub(crate) error: Option<&'a str>,
 }
 
-/// Notes what has changed for a batch, and where it stands now.
+/// Notes what has changed for a batch and where it stands now, and tells if that is somewhere else.
 pub(crate) fn advance(
     connection: &Connection,
     batch: i64,
@@ -25,24 +26,27 @@ pub(crate) fn advance(
     now: Timestamp,
 ) -> StepResult<()> {
     let Progress { made, abandoned, dead_chunks, error } = progress;
-    connection
+    let before: String = connection
         .prepare_cached(
             "UPDATE batches SET made = made + ?2, abandoned = abandoned + ?3,
                  dead_chunks = dead_chunks + ?4, error = coalesce(?5, error)
-             WHERE id = ?1",
+             WHERE id = ?1 RETURNING state",
         )?
-        .execute(params![batch, made, abandoned, dead_chunks, error])?;
-    connection
+        .query_one(params![batch, made, abandoned, dead_chunks, error], |row| row.get(0))?;
+    let after: String = connection
         .prepare_cached(
             "UPDATE batches SET
                  state = CASE WHEN made + abandoned = stop - start THEN 'completed'
                               WHEN dead_chunks > 0 THEN 'needs_attention'
                               ELSE 'running' END,
                  finished_at = CASE WHEN made + abandoned = stop - start THEN ?2 END
-             WHERE id = ?1",
+             WHERE id = ?1 RETURNING state",
         )?
-        .execute(params![batch, Millis(now)])?;
-    Ok(())
+        .query_one(params![batch, Millis(now)], |row| row.get(0))?;
+    if before == after {
+        return Ok(());
+    }
+    events::tell(connection, batch, read_state(&after)?, now)
 }
 
 /// Whether a claim is in force. Whatever ends one changes the token or removes the row.
@@ -88,7 +92,8 @@ pub(crate) fn fail(
     };
     connection
         .prepare_cached(
-            "UPDATE chunks SET state = 'waiting', since = ?3, token = token + 1, error = ?4
+            "UPDATE chunks SET state = 'waiting', since = ?3, token = token + 1, error = ?4,
+                 instance = NULL, worker = NULL
              WHERE batch = ?1 AND number = ?2",
         )?
         .execute(params![chunk.batch.0, chunk.number, Millis(retry_at), error])?;
@@ -106,7 +111,8 @@ pub(crate) fn bury(
 ) -> StepResult<()> {
     connection
         .prepare_cached(
-            "UPDATE chunks SET state = 'dead', since = ?3, token = token + 1, error = ?4
+            "UPDATE chunks SET state = 'dead', since = ?3, token = token + 1, error = ?4,
+                 instance = NULL, worker = NULL
              WHERE batch = ?1 AND number = ?2",
         )?
         .execute(params![batch, number, Millis(now), error])?;

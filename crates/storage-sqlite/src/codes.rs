@@ -22,6 +22,17 @@ fn table(type_id: TypeId, serial: u64) -> String {
     format!("codes_{}_{}", type_id.0, serial / CODES_PER_TABLE)
 }
 
+/// The parts of some serials that are in one table each.
+fn parts(serials: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let mut start = serials.start;
+    std::iter::from_fn(move || {
+        let border = (start / CODES_PER_TABLE + 1) * CODES_PER_TABLE;
+        let part = start..serials.end.min(border);
+        start = part.end;
+        (!part.is_empty()).then_some(part)
+    })
+}
+
 /// Makes a table if it is not there. The serial is the row's own number, so that rows in order of
 /// serials are appended, which is the cheapest insert there is.
 fn make_table(connection: &Connection, table: &str) -> StepResult<()> {
@@ -40,23 +51,31 @@ fn make_table(connection: &Connection, table: &str) -> StepResult<()> {
     Ok(())
 }
 
-/// Writes the rows of a chunk. Others wait meanwhile, so the loop does nothing but bind and step.
+/// Makes the tables of some serials, before there is anything to write.
+pub(crate) fn make_tables(
+    connection: &Connection,
+    type_id: TypeId,
+    serials: Range<u64>,
+) -> StepResult<()> {
+    for part in parts(serials) {
+        make_table(connection, &table(type_id, part.start))?;
+    }
+    Ok(())
+}
+
+/// Writes the rows of a chunk. Their tables are there since it was claimed. Others wait meanwhile,
+/// so the loop does nothing but bind and step.
 pub(crate) fn insert(connection: &Connection, chunk: &Chunk) -> StepResult<()> {
-    let mut serial = chunk.serials.start;
-    while serial < chunk.serials.end {
-        let table = table(chunk.type_id, serial);
-        make_table(connection, &table)?;
-        let border = (serial / CODES_PER_TABLE + 1) * CODES_PER_TABLE;
-        let end = chunk.serials.end.min(border);
+    for part in parts(chunk.serials.clone()) {
+        let table = table(chunk.type_id, part.start);
         let mut statement =
             connection.prepare(&format!("INSERT INTO {table} (serial, id) VALUES (?1, ?2)"))?;
-        for serial in serial..end {
+        for serial in part {
             let position = chunk.position + (serial - chunk.serials.start);
             statement.raw_bind_parameter(1, serial.cast_signed())?;
             statement.raw_bind_parameter(2, chunk.batch.code_id(position))?;
             statement.raw_execute()?;
         }
-        serial = end;
     }
     Ok(())
 }

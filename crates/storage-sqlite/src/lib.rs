@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod answers;
+mod audit;
 pub mod baseline;
 #[cfg(test)]
 mod batch_tests;
@@ -10,16 +11,23 @@ mod claims;
 mod codes;
 mod counters;
 mod dead_letters;
+mod deliveries;
+mod delivery_records;
 mod draws;
 mod epochs;
 mod error;
+mod events;
 mod gaps;
 mod instances;
 mod issues;
 mod keys;
 mod open;
 mod orders;
+mod outbox;
+#[cfg(test)]
+mod outbox_tests;
 mod readers;
+mod receivers;
 #[cfg(test)]
 mod tests;
 mod time;
@@ -60,7 +68,7 @@ impl SqliteStore {
     }
 }
 
-/// Counts a change of types, tenants or keys, in the transaction that makes it.
+/// Counts a change of types, tenants, keys or receivers, in the transaction that makes it.
 fn bump_catalogue(connection: &Connection) -> StepResult<()> {
     connection
         .prepare_cached("UPDATE meta SET value = value + 1 WHERE name = 'catalogue_version'")?

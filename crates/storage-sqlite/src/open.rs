@@ -13,10 +13,11 @@ const DATABASE: &str = "mintage.db";
 const LOCK: &str = "mintage.lock";
 
 /// Each migration in its place: the first makes version 1 of an empty file.
-const MIGRATIONS: [&str; 3] = [
+const MIGRATIONS: [&str; 4] = [
     include_str!("../migrations/0001_first_tables.sql"),
     include_str!("../migrations/0002_revisions_and_holders.sql"),
     include_str!("../migrations/0003_batches.sql"),
+    include_str!("../migrations/0004_outbox.sql"),
 ];
 
 /// As in the first migration. Zero in a file that nobody has claimed.

@@ -12,10 +12,10 @@ use storage::{
 use crate::error::{StepResult, corrupt};
 use crate::time::Millis;
 use crate::types::mark_used;
-use crate::{batches, counters, gaps};
+use crate::{batches, counters, events, gaps};
 
 /// The store has one shard.
-const SHARD: u16 = 0;
+pub(crate) const SHARD: u16 = 0;
 
 /// Milliseconds that a snowflake has room for.
 const CLOCK_MS_MAX: u64 = 1 << 41;
@@ -53,6 +53,7 @@ pub(crate) fn order(connection: &Connection, order: &BatchOrder) -> StepResult<O
     insert(connection, id, &tenant, order, start..stop)?;
     let batch =
         batches::find(connection, id)?.ok_or_else(|| corrupt("a batch was not recorded"))?;
+    events::tell(connection, id.0, batch.state, order.now)?;
     insert_chunks(connection, &batch)?;
     Ok(Ordered::Done(batch))
 }
@@ -122,8 +123,9 @@ fn insert(
     connection
         .prepare_cached(
             "INSERT INTO batches (id, tenant, type_id, start, stop, chunk_serials, derived, state,
-                 made, name, metadata, key_id, order_key, created_at, finished_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+                 made, name, metadata, notify, key_id, order_key, created_at, finished_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
+                 ?16)",
         )?
         .execute(params![
             id.0,
@@ -137,6 +139,7 @@ fn insert(
             made,
             order.name,
             order.metadata,
+            order.notify,
             order.key_id,
             order.order_key,
             Millis(order.now),
@@ -181,6 +184,7 @@ pub(crate) fn cancel(
             "UPDATE batches SET state = ?2, dead_chunks = 0, finished_at = ?3 WHERE id = ?1",
         )?
         .execute(params![id.0, BatchState::Cancelled.name(), Millis(now)])?;
+    events::tell(connection, id.0, BatchState::Cancelled, now)?;
     batches::find(connection, id)
 }
 

@@ -7,7 +7,8 @@ use std::time::Duration;
 use idgen::spec::{IdType, Kind, SequenceSpec};
 use jiff::Timestamp;
 use storage::{
-    AnswerClaim, AnswerKey, AnswerStore, Claimant, CounterStore, Draw, TypeId, TypeStore,
+    AnswerClaim, AnswerKey, AnswerStore, BatchId, BatchState, BatchStore, ClaimTerms, Claimant,
+    CounterStore, Draw, OutboxStore, TypeId, TypeStore, WorkerName,
 };
 use storage_sqlite::{OpenError, SqliteStore};
 use tempfile::TempDir;
@@ -146,4 +147,51 @@ async fn a_file_of_the_first_release_goes_on() {
     let claimant = Claimant { instance: "new run".to_owned(), number: 0 };
     let claim = store.claim_answer(&key, &[0; 32], &claimant, now, now).await.unwrap();
     assert_eq!(claim, AnswerClaim::New);
+}
+
+/// A file as the release with the first batches has left it after a crash: of three chunks one is
+/// with a worker, one waits after a failure, and one was not begun.
+fn write_third_release(directory: &Path) {
+    write_first_release(directory);
+    with_file(directory, |connection| {
+        let migrations = [
+            include_str!("../migrations/0002_revisions_and_holders.sql"),
+            include_str!("../migrations/0003_batches.sql"),
+        ];
+        for migration in migrations {
+            connection.execute_batch(migration).unwrap();
+        }
+        connection.pragma_update(None, "user_version", 3).unwrap();
+        connection
+            .execute_batch(
+                "INSERT INTO batch_tenants VALUES ('acme', 3, 0);
+                 INSERT INTO batches (id, tenant, type_id, start, stop, chunk_serials, derived,
+                     state, key_id, created_at, started_at)
+                 VALUES (1000, 'acme', 7, 30, 33, 1, 0, 'running', 0, 0, 0);
+                 INSERT INTO chunks (batch, number, state, attempts, token, since, worker)
+                 VALUES (1000, 0, 'claimed', 2, 2, 0, 'old run'),
+                        (1000, 1, 'waiting', 1, 2, 0, 'old run'),
+                        (1000, 2, 'ready', 0, 0, NULL, NULL);",
+            )
+            .unwrap();
+    });
+}
+
+#[tokio::test]
+async fn the_batches_of_an_earlier_release_go_on() {
+    let (_parent, directory) = temporary();
+    write_third_release(&directory);
+    let store = SqliteStore::open(&directory).unwrap();
+    assert_eq!(store.batch(BatchId(1000)).await.unwrap().unwrap().notify, None);
+    assert_eq!(store.release_lost_chunks("new run").await.unwrap(), 1);
+    let now = Timestamp::UNIX_EPOCH;
+    let terms = ClaimTerms { silent: Duration::from_secs(1800), attempts_max: 3, now };
+    for (number, attempt) in [(0, 3), (1, 2), (2, 1)] {
+        let worker = WorkerName { instance: "new run".to_owned(), number: 0 };
+        let chunk = store.claim_chunk(&worker, terms).await.unwrap().unwrap();
+        assert_eq!((chunk.number, chunk.attempt), (number, attempt));
+        assert!(store.finish_chunk(&chunk, now).await.unwrap());
+    }
+    let events = store.events(10).await.unwrap();
+    assert_eq!((events.len(), events[0].state), (1, BatchState::Completed));
 }

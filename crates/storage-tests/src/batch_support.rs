@@ -78,8 +78,8 @@ pub(crate) fn worker(instance: &str, number: u32) -> WorkerName {
     WorkerName { instance: instance.to_owned(), number }
 }
 
-/// A worker that nobody was before. One that asks again has lost what it was given, so whoever wants
-/// several chunks at once needs several workers.
+/// A worker that nobody was before. One that asks again has lost what it was given, so whoever
+/// wants several chunks at once needs several workers.
 pub(crate) fn new_worker() -> WorkerName {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     worker("workers", NEXT.fetch_add(1, Ordering::Relaxed))

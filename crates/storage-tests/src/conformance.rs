@@ -1,6 +1,6 @@
 //! The list of all behaviours.
 
-/// Makes a test of every behaviour, for the store that a [`Fixture`] opens.
+/// Makes a test of every behaviour, for the store that a [`Fixture`](crate::Fixture) opens.
 #[macro_export]
 macro_rules! conformance {
     (@tests $($subject:ident { $($behaviour:ident)* })*) => {
