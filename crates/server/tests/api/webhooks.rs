@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use crate::support::batches::{order, wait_for};
+use crate::support::batches::order;
 use crate::support::receiver::Receiver;
 use crate::support::{Client, Home, wait_until};
 
