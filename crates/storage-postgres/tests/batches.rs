@@ -26,12 +26,6 @@ async fn order(store: &PostgresStore, name: &str, count: u64, chunk_serials: u64
     ordered(store, &new_order(type_id, 0, count, chunk_serials)).await
 }
 
-/// The server counts a deadlock when a session has been idle for a moment, or has ended.
-async fn deadlocks(databases: &Databases) -> i64 {
-    let sql = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
-    databases.connect().await.query_one(sql, &[]).await.unwrap().get(0)
-}
-
 /// Makes chunks until none is left. Every third one fails first.
 async fn work(store: Arc<PostgresStore>, number: u32) {
     let mut turn = number;
@@ -90,7 +84,7 @@ async fn workers_and_those_who_cancel_do_not_block_each_other() {
         let rows: i64 = rows.map_or(0, |rows| rows[0].get(0));
         assert_eq!(rows.unsigned_abs(), now.made);
     }
-    assert_eq!(deadlocks(&databases).await, 0);
+    assert_eq!(databases.deadlocks().await, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -130,7 +124,7 @@ async fn groups_of_scans_in_any_order_do_not_block_each_other() {
         let status = store.code(&key(position)).await.unwrap().unwrap();
         assert_eq!(status.scans, 6 * ROUNDS);
     }
-    assert_eq!(deadlocks(&databases).await, 0);
+    assert_eq!(databases.deadlocks().await, 0);
 }
 
 /// Instances of the release before go on working on databases that this one has changed.

@@ -145,15 +145,23 @@ macro_rules! behaviours {
 behaviours! {
     answers::a_kept_answer_comes_back_after_reopening
     answers::two_claims_at_once_give_one_new
+    audit::deeds_are_filtered
     cancelling::what_was_not_made_becomes_a_gap
     chunks::claims_at_once_never_give_the_same_chunk
     codes::codes_on_both_sides_of_a_border_are_there
     codes::scans_at_once_add_up
     counters::draws_are_disjoint_and_consecutive_under_concurrency
+    deciding::decisions_change_what_they_can
+    delivering::claims_at_once_are_disjoint
+    delivery_lists::deliveries_are_listed_by_state
+    events::a_batch_tells_of_its_last_chunk
     history::every_serial_is_accounted_for_in_any_history
     instances::many_that_join_at_once_get_different_nodes
     keys::a_key_comes_back_as_it_was_stored
     lookup::overlapping_groups_are_told_apart
+    lost_claims::a_worker_that_asks_again_gets_the_same_chunk
+    receivers::a_receiver_comes_back_as_it_was_stored
+    settling::many_deliveries_are_settled_in_one_step
     tenants::a_tenant_with_types_stays
     types::a_type_comes_back_as_it_was_stored
 }

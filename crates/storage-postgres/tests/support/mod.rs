@@ -56,4 +56,11 @@ impl Databases {
     pub(crate) async fn connect(&self) -> Client {
         connect(&self.urls[0]).await
     }
+
+    /// How often steps on the first one waited for each other in a circle. The server counts it when a
+    /// session has been idle for a moment, or has ended.
+    pub(crate) async fn deadlocks(&self) -> i64 {
+        let sql = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()";
+        self.connect().await.query_one(sql, &[]).await.unwrap().get(0)
+    }
 }
