@@ -95,6 +95,11 @@ impl LiveType {
         &self.format
     }
 
+    /// The same, for those who keep it.
+    pub fn share_format(&self) -> Arc<Format> {
+        Arc::clone(&self.format)
+    }
+
     /// `tenant/name`.
     pub(crate) fn label(&self) -> String {
         self.stored.id_type.label()

@@ -48,8 +48,17 @@ fn new_instance_name() -> String {
     hex::encode(bytes)
 }
 
-/// Everything that a running server consists of, short of a port.
-pub(crate) async fn start(config: &Config) -> anyhow::Result<(Arc<Engine>, Arc<App>)> {
+/// What a process is there for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Everything.
+    Server,
+    /// Making codes, without an API.
+    Worker,
+}
+
+/// Everything that a running process consists of, short of a port.
+pub(crate) async fn start(config: &Config, role: Role) -> anyhow::Result<(Arc<Engine>, Arc<App>)> {
     let Stores { store, shared_pools } = stores::open(config).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let instance = new_instance_name();
@@ -85,7 +94,7 @@ pub(crate) async fn start(config: &Config) -> anyhow::Result<(Arc<Engine>, Arc<A
         engine.keys.ensure(key.token.expose(), order).await?;
     }
     // Before anything is drawn: a start that is refused must leave nothing behind.
-    let access = access(config, &engine)?;
+    let access = access(config, &engine, role)?;
     engine.issuer.warm_up();
     let app = App::new(AppParts {
         engine: Arc::clone(&engine),
@@ -185,15 +194,16 @@ async fn master_key(config: &Config, store: &dyn Store) -> anyhow::Result<Master
     Ok(MasterKey::new(&key))
 }
 
-/// Who needs a key. Beyond loopback the server does not start without one.
-fn access(config: &Config, engine: &Engine) -> anyhow::Result<Access> {
+/// Who needs a key. Beyond loopback the server does not start without one. A worker has nothing that is
+/// worth a key but its metrics, which then stay closed.
+fn access(config: &Config, engine: &Engine, role: Role) -> anyhow::Result<Access> {
     let listen = config.server.listen;
     match config.security.authentication {
         Authentication::Off => return Ok(Access::Open),
         Authentication::Auto if listen.ip().is_loopback() => return Ok(Access::OpenWithoutKeys),
         Authentication::Auto | Authentication::Required => {}
     }
-    if !engine.keys.any_usable() && !listen.ip().is_loopback() {
+    if role == Role::Server && !engine.keys.any_usable() && !listen.ip().is_loopback() {
         bail!(
             "refusing to listen on {listen} without API keys; make one first: \
              mintage keys create --name admin --scope admin"

@@ -2,6 +2,10 @@
 
 mod support;
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::thread;
+
 use serde_json::{Value, json};
 use support::{Home, Server};
 
@@ -208,4 +212,65 @@ fn what_goes_wrong_is_one_sentence() {
     }
     let help = keyless.ok(&["issue", "--help"]);
     assert!(help.contains("MINTAGE_KEY") && !help.contains(&token));
+}
+
+/// Lets one connection through to a server and cuts it after so many bytes of the answer.
+fn cutting_proxy(server: &Server, bytes: u64) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let mut upstream = server.connect();
+    thread::spawn(move || {
+        let (mut client, _) = listener.accept().unwrap();
+        let mut request = [0; 4096];
+        let count = client.read(&mut request).unwrap();
+        upstream.write_all(&request[..count]).unwrap();
+        std::io::copy(&mut upstream.take(bytes), &mut client).unwrap();
+    });
+    url
+}
+
+#[test]
+fn a_download_that_broke_off_goes_on() {
+    let (_home, server, token) = served();
+    let user = user(&server, &token);
+    let order = ["batches", "order", "bottle", "--count", "20000", "--wait"];
+    let batch = json(&user.ok(&order));
+    let id = batch["id"].as_str().unwrap();
+    let whole = user.write("whole.csv", "").with_file_name("whole-codes.csv");
+    user.ok(&["batches", "codes", id, "--out", whole.to_str().unwrap()]);
+    let whole = std::fs::read(whole).unwrap();
+
+    let out = user.write("here", "").with_file_name("codes.csv");
+    let download = ["batches", "codes", id, "--out", out.to_str().unwrap()];
+    let proxy = cutting_proxy(&server, 100_000);
+    let message = user.fails(&[&download[..], &["--server", &proxy]].concat());
+    assert!(message.contains("broke off") && message.contains("goes on"), "{message}");
+    assert!(!out.exists());
+    let partial = || {
+        let files = std::fs::read_dir(out.parent().unwrap()).unwrap();
+        let mut paths = files.map(|file| file.unwrap().path());
+        paths.find(|path| path.extension().is_some_and(|extension| extension == "partial"))
+    };
+    let part = partial().expect("what arrived is kept");
+    let there = std::fs::read(&part).unwrap();
+    assert!(!there.is_empty() && there.len() < 100_000 && whole.starts_with(&there));
+
+    // What is there is not downloaded again, so a mark in it stays.
+    std::fs::write(&part, [b"#", &there[1..]].concat()).unwrap();
+    let answer = json(&user.ok(&download));
+    assert_eq!(answer["bytes"], whole.len());
+    let file = std::fs::read(&out).unwrap();
+    assert!(file[0] == b'#' && file[1..] == whole[1..]);
+    assert_eq!(partial(), None);
+    assert!(user.fails(&download).contains("codes.csv exists already"));
+
+    // A part of another file stays where it is.
+    std::fs::remove_file(&out).unwrap();
+    let other = out.with_file_name(".codes.csv.0123456789abcdef.partial");
+    std::fs::write(&other, "x").unwrap();
+    user.ok(&download);
+    assert!(std::fs::read(&out).unwrap() == whole && other.exists());
+    let xlsx = out.with_file_name("codes.xlsx");
+    user.ok(&["batches", "codes", id, "--format", "xlsx", "--out", xlsx.to_str().unwrap()]);
+    assert!(std::fs::read(&xlsx).unwrap().starts_with(b"PK\x03\x04"));
 }

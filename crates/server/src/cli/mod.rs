@@ -7,11 +7,13 @@ mod generate;
 mod inspect;
 mod numbers;
 mod openapi;
+mod process;
 mod remote;
 mod serve;
 mod type_args;
 mod usage;
 mod validate;
+mod worker;
 
 use std::io::{self, Write as _};
 use std::process::ExitCode;
@@ -32,6 +34,8 @@ struct Cli {
 enum Command {
     /// Run the server
     Serve(serve::Args),
+    /// Make codes for servers on the same PostgreSQL, without an API
+    Worker(worker::Args),
     /// Issue IDs from a running server
     Issue(remote::IssueArgs),
     /// List, create, change and delete ID types
@@ -77,6 +81,7 @@ pub(crate) fn run() -> Result<ExitCode, Failure> {
     };
     match cli.command {
         Command::Serve(args) => serve::run(&args),
+        Command::Worker(args) => worker::run(&args),
         Command::Issue(args) => remote::issue(&args),
         Command::Types(args) => remote::types(&args),
         Command::Tenants(args) => remote::tenants(&args),

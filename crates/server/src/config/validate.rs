@@ -158,6 +158,7 @@ pub(crate) fn check_as_a_whole(config: &Config, tree: &Node, findings: &mut Find
     check.issuing(config);
     check.server(config);
     check.cluster(config);
+    check.batches(config);
 }
 
 struct Check<'a> {
@@ -301,6 +302,15 @@ impl Check<'_> {
             if url.as_ref().is_some_and(|url| !right(url.expose())) {
                 self.error(path, "use postgres://user:password@host:port/database");
             }
+        }
+    }
+
+    fn batches(&mut self, config: &Config) {
+        if config.batches.workers == 0 && config.postgres.url.is_none() {
+            self.warn(
+                "batches.workers",
+                "0 leaves the codes to other instances, and on the embedded store there are none",
+            );
         }
     }
 

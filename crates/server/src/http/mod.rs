@@ -140,17 +140,24 @@ impl App {
 pub(crate) struct Api {
     app: Arc<App>,
     router: Router,
+    /// Whether IDs can be asked for.
+    issues: bool,
 }
 
 impl Api {
     pub(crate) fn new(app: Arc<App>) -> Self {
-        Self { router: router(Arc::clone(&app)), app }
+        Self { router: router(Arc::clone(&app)), app, issues: true }
+    }
+
+    /// Only what those need who watch over the process.
+    pub(crate) fn of_worker(app: Arc<App>) -> Self {
+        Self { router: worker_router(Arc::clone(&app)), app, issues: false }
     }
 
     /// Answers a request. Issuing is by far the most frequent call, so it does not take the way
     /// through the router, which costs as much as the call itself.
     pub(crate) async fn answer(self, request: Request<Incoming>) -> Response {
-        if request.uri().path() == ids::PATH && request.method() == Method::POST {
+        if self.issues && request.uri().path() == ids::PATH && request.method() == Method::POST {
             let (head, body) = request.into_parts();
             let work = pin!(ids::issue_directly(Arc::clone(&self.app), &head.headers, body));
             return observe::observed(&self.app, head.method, ids::PATH, &head.headers, work).await;
@@ -171,6 +178,20 @@ fn router(app: Arc<App>) -> Router {
         .fallback(no_such_route)
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), observe::layer))
         .with_state(app)
+}
+
+/// The routes of a process that takes no orders.
+fn worker_router(app: Arc<App>) -> Router {
+    let (operation, _) = openapi::operation_router().split_for_parts();
+    operation
+        .fallback(not_on_a_worker)
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&app), observe::layer))
+        .with_state(app)
+}
+
+async fn not_on_a_worker() -> Response {
+    let detail = "This process only makes codes; ask one that runs mintage serve.";
+    Problem::new(StatusCode::NOT_FOUND, "not_found", "Not found", detail).into_response()
 }
 
 async fn wrong_method(method: Method, uri: Uri) -> Response {

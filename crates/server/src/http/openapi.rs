@@ -43,6 +43,14 @@ impl utoipa::Modify for KeyScheme {
     }
 }
 
+/// The routes of those who watch over the process.
+pub(super) fn operation_router() -> OpenApiRouter<Arc<App>> {
+    OpenApiRouter::new()
+        .routes(routes!(operation::livez))
+        .routes(routes!(operation::readyz))
+        .routes(routes!(operation::metrics))
+}
+
 /// The native routes with their documentation.
 pub(super) fn router() -> OpenApiRouter<Arc<App>> {
     OpenApiRouter::with_openapi(Document::openapi())
@@ -80,9 +88,7 @@ pub(super) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(keys::revoke))
         .routes(routes!(audit::list))
         .routes(routes!(pools::list))
-        .routes(routes!(operation::livez))
-        .routes(routes!(operation::readyz))
-        .routes(routes!(operation::metrics))
+        .merge(operation_router())
 }
 
 /// Every path that has a name in the metrics.

@@ -3,6 +3,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod audit;
 mod batches;
 mod codes;
 mod disk;

@@ -36,3 +36,4 @@ mod redis_outage;
 mod refill_lock;
 mod restarts;
 mod starting;
+mod workers;

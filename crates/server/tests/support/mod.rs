@@ -174,7 +174,11 @@ impl Home {
     }
 
     fn serve_command(&self) -> Command {
-        let mut command = self.command(&["serve"]);
+        self.process_command("serve")
+    }
+
+    fn process_command(&self, role: &str) -> Command {
+        let mut command = self.command(&[role]);
         if let Some(config) = &self.config {
             command.arg("--config").arg(config);
         }
@@ -184,6 +188,13 @@ impl Home {
     /// Starts a server and waits until it listens.
     pub(crate) fn start(&self) -> Server {
         Server::start(self.serve_command())
+    }
+
+    /// Starts a process that only makes codes, several chunks at a time, and waits until it listens.
+    pub(crate) fn start_worker(&self) -> Server {
+        let mut command = self.process_command("worker");
+        command.env("MINTAGE__BATCHES__WORKERS", "2");
+        Server::start(command)
     }
 
     /// Starts a server that must refuse to run, and returns its exit code and its messages.

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use ureq::http::Method;
 
 use super::client::{Client, ServerArgs, print_json, tenant_query};
+use super::download::download;
 use super::table;
 use crate::failure::Failure;
 use crate::percent::escape;
@@ -53,14 +54,14 @@ enum What {
         /// Its number
         id: String,
     },
-    /// Download the codes of a batch
+    /// Download the codes of a batch; one that broke off goes on, except for xlsx
     Codes {
         /// Its number
         id: String,
         /// The file to write; it must not exist
         #[arg(long)]
         out: PathBuf,
-        /// csv, ndjson or txt
+        /// csv, ndjson, txt or xlsx
         #[arg(long, default_value = "csv")]
         format: String,
     },
@@ -109,7 +110,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Show { id } => client.call(Method::GET, &path(id), None)?,
         What::Codes { id, out, format } => {
             let query = format!("{}/codes?format={}", path(id), escape(format));
-            let bytes = client.download(&query, out)?;
+            let bytes = download(&client, &query, out)?;
             json!({"file": out, "bytes": bytes})
         }
         What::Cancel { id, void_reason } => {

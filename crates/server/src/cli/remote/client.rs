@@ -1,8 +1,6 @@
 //! A small client of the native API.
 
-use std::fs::File;
 use std::io::{self, Write as _};
-use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context as _, anyhow};
@@ -60,25 +58,21 @@ impl Client {
         path: &str,
         body: Option<&Value>,
     ) -> Result<Value, Failure> {
-        self.read(self.send(&self.agent, method, path, body)?)
+        self.read(self.send(&self.agent, method, path, &[], body)?)
     }
 
-    /// Downloads something into a new file, however long it takes, and returns its size.
-    pub(super) fn download(&self, path: &str, out: &Path) -> Result<u64, Failure> {
+    /// Asks for something that may take any time to arrive, and returns it once it begins.
+    pub(super) fn fetch(
+        &self,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<http::Response<ureq::Body>, Failure> {
         let patient = Agent::config_builder().http_status_as_error(false).build().new_agent();
-        let mut response = self.send(&patient, Method::GET, path, None)?;
-        if !response.status().is_success() {
-            return Err(self.read(response).err().unwrap_or_else(|| anyhow!("no file").into()));
+        let response = self.send(&patient, Method::GET, path, headers, None)?;
+        if response.status().is_success() {
+            return Ok(response);
         }
-        let mut file = File::create_new(out)
-            .with_context(|| format!("cannot make the file {}", out.display()))?;
-        let copied = io::copy(&mut response.body_mut().as_reader(), &mut file)
-            .and_then(|bytes| file.sync_all().map(|()| bytes));
-        if copied.is_err() {
-            // Half a file must not look like a whole one.
-            let _ = std::fs::remove_file(out);
-        }
-        Ok(copied.with_context(|| format!("the download to {} broke off", out.display()))?)
+        Err(self.read(response).err().unwrap_or_else(|| anyhow!("no file").into()))
     }
 
     fn send(
@@ -86,9 +80,13 @@ impl Client {
         agent: &Agent,
         method: Method,
         path: &str,
+        headers: &[(&str, &str)],
         body: Option<&Value>,
     ) -> Result<http::Response<ureq::Body>, Failure> {
         let mut request = http::Request::builder().method(method).uri(self.server.clone() + path);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
         if let Some(key) = &self.key {
             request = request.header("authorization", format!("Bearer {key}"));
         }

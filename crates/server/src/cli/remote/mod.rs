@@ -3,6 +3,7 @@
 mod audit;
 mod batches;
 mod client;
+mod download;
 mod issue;
 mod keys;
 mod pools;

@@ -236,6 +236,7 @@ fn risky_combinations_are_warned_about() {
             "server: { request_timeout_seconds: 5 }\n".to_owned(),
             "header_timeout_seconds (10) is longer",
         ),
+        ("batches: { workers: 0 }\n".to_owned(), "on the embedded store there are none"),
     ];
     for (file, expected) in cases {
         let warnings = ok(&file, &[]).warnings;

@@ -7,15 +7,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use engine::LiveType;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
-use storage::{Batch, BatchId, Scope};
+use storage::{Batch, Scope};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::ToSchema;
 
+use super::columns::Column;
 use super::ended_batch;
-use super::rows::{Column, File, FileFormat, PORTION};
+use super::layout::{Layout, Slice};
+use super::rows::Rows;
+use super::text::{TextFile, TextFormat};
 use crate::http::App;
 use crate::http::extract::Path;
 use crate::http::problem::Problem;
@@ -55,7 +57,8 @@ struct Sum {
 
 /// Manifests that are ready, and room for working one out.
 pub(in crate::http) struct Manifests {
-    sums: Mutex<HashMap<BatchId, Sum>>,
+    /// By the tag of the file.
+    sums: Mutex<HashMap<String, Sum>>,
     places: Arc<Semaphore>,
 }
 
@@ -66,13 +69,13 @@ impl Default for Manifests {
 }
 
 impl Manifests {
-    fn lock(&self) -> MutexGuard<'_, HashMap<BatchId, Sum>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, Sum>> {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The sum of a batch's file. A file never changes once its batch has ended.
-    fn ready(&self, batch: &Batch) -> Option<Sum> {
-        self.lock().get(&batch.id).cloned()
+    /// The sum of a file.
+    fn ready(&self, etag: &str) -> Option<Sum> {
+        self.lock().get(etag).cloned()
     }
 
     /// A place to work one out. Nobody queues for it: whoever asks again may find one then, and no
@@ -81,12 +84,12 @@ impl Manifests {
         Arc::clone(&self.places).try_acquire_owned().ok()
     }
 
-    fn keep(&self, batch: BatchId, sum: Sum) {
+    fn keep(&self, etag: String, sum: Sum) {
         let mut sums = self.lock();
         if sums.len() >= KEPT_MAX {
             sums.clear();
         }
-        sums.insert(batch, sum);
+        sums.insert(etag, sum);
     }
 }
 
@@ -103,11 +106,15 @@ pub(crate) async fn manifest(
 ) -> Response {
     as_caller(&app, &headers, Scope::Batch, async |caller| {
         let (batch, live) = ended_batch(&app, caller, &id).await?;
-        let sum = app.manifests.ready(&batch);
+        let made = app.engine.batches.made(&batch).await?;
+        let rows = Rows::new(&batch, live.share_format(), vec![Column::Code], None);
+        let file = TextFile::new(rows, TextFormat::Csv);
+        let etag = file.etag(true, &made);
+        let sum = app.manifests.ready(&etag);
         if sum.is_none()
             && let Some(place) = app.manifests.place()
         {
-            tokio::spawn(work_out(Arc::clone(&app), batch.clone(), live, place));
+            tokio::spawn(work_out(Arc::clone(&app), file, made, etag, place));
         }
         let status = if sum.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
         Ok(JsonBody::new(status, &body(&batch, sum)))
@@ -128,34 +135,32 @@ fn body(batch: &Batch, sum: Option<Sum>) -> ManifestBody {
     }
 }
 
-async fn work_out(app: Arc<App>, batch: Batch, live: Arc<LiveType>, _place: OwnedSemaphorePermit) {
-    // If anything goes wrong, whoever asks again starts it again.
-    let Ok(made) = app.engine.batches.made(&batch).await else { return };
-    let file = File::new(&batch, live, FileFormat::Csv, vec![Column::Code], None);
+async fn work_out(
+    app: Arc<App>,
+    file: TextFile,
+    made: Vec<Range<u64>>,
+    etag: String,
+    _place: OwnedSemaphorePermit,
+) {
+    let layout = Layout::new(&file, true, &made);
     let worker = Arc::clone(&app);
-    let sum = tokio::task::spawn_blocking(move || digest(&worker, &file, made)).await;
-    if let Ok(Some(sum)) = sum {
-        app.manifests.keep(batch.id, sum);
+    let sum = tokio::task::spawn_blocking(move || digest(&worker, Slice::whole(file, layout)));
+    // If anything goes wrong, whoever asks again starts it again.
+    if let Ok(Some(sum)) = sum.await {
+        app.manifests.keep(etag, sum);
     }
 }
 
 /// Renders the file and sums it up, unless the server stops.
-fn digest(app: &App, file: &File, made: Vec<Range<u64>>) -> Option<Sum> {
+fn digest(app: &App, file: Slice) -> Option<Sum> {
     let (mut hash, mut bytes) = (Sha256::new(), 0);
-    let mut add = |text: String| {
-        hash.update(text.as_bytes());
-        bytes += text.len() as u64;
-    };
-    add(file.head().unwrap_or_default());
-    for Range { mut start, end } in made {
-        while start < end {
-            if app.shutting_down() {
-                return None;
-            }
-            let cut = end.min(start + PORTION);
-            add(file.rows(start..cut));
-            start = cut;
+    for portion in file {
+        if app.shutting_down() {
+            return None;
         }
+        let portion = portion.ok()?;
+        hash.update(&portion);
+        bytes += portion.len() as u64;
     }
     Some(Sum { bytes, sha256: hex::encode(hash.finalize()) })
 }

@@ -1,27 +1,36 @@
 //! `GET /api/v1/batches/{id}/codes`: the file of a batch, rendered while it is downloaded.
 
+mod answer;
+mod columns;
+mod format;
+mod layout;
 mod manifest;
 mod packing;
+mod range;
 mod rows;
+mod stream;
+mod text;
+mod url;
+mod workbook;
 
-use std::io;
 use std::ops::Range;
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse as _, Response};
+use axum::http::{HeaderMap, Method, StatusCode, header};
+use axum::response::Response;
 use engine::LiveType;
-use futures_util::stream;
-use hyper::body::Bytes;
+use engine::audit::Doing;
 use serde::Deserialize;
+use serde_json::json;
 use storage::{Batch, BatchState, Scope};
-use tracing::info;
 use utoipa::IntoParams;
 
-use self::packing::Packer;
-use self::rows::{Column, File, FileFormat, PORTION};
+use self::columns::Column;
+use self::format::FileFormat;
+use self::rows::Rows;
+use self::text::TextFile;
+use self::workbook::Workbook;
 use super::App;
 use super::auth::Caller;
 use super::batches::read_id;
@@ -31,17 +40,17 @@ use super::request::as_caller;
 
 pub(super) use self::manifest::Manifests;
 pub(crate) use self::manifest::{__path_manifest, manifest};
-pub(super) use self::rows::UrlTemplate;
+pub(super) use self::url::UrlTemplate;
 
 /// Which codes, and how they are written.
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct CodesQuery {
-    /// `csv` (the default), `ndjson` or `txt`, which has the codes alone.
+    /// `csv` (the default), `ndjson`, `txt`, which has the codes alone, or `xlsx` for spreadsheets.
     #[param(value_type = Option<String>)]
     #[serde(default)]
     format: FileFormat,
-    /// For csv and ndjson, any of `code`, `serial`, `id` and `url`, separated by commas.
+    /// For all but txt, any of `code`, `serial`, `id` and `url`, separated by commas.
     columns: Option<String>,
     /// For the column `url`: an address with `{code}`, `{serial}`, `{id}` or the name of an entry of the
     /// batch's metadata in it, such as a GS1 Digital Link that ends in `/01/{gtin}/21/{code}`.
@@ -54,14 +63,30 @@ pub(crate) struct CodesQuery {
 
 /// Download the codes of a batch
 ///
-/// Rendered as it is sent, in order of serials. A download that broke off goes on with `from`. Every
-/// field is text; codes never begin with a character that a spreadsheet takes for a formula.
-#[utoipa::path(get, path = "/api/v1/batches/{id}/codes", tag = "Batches", params(CodesQuery),
-    responses((status = 200, content_type = "text/csv", body = String),
+/// Rendered as it is sent, in order of serials. Every field is text; codes never begin with a character
+/// that a spreadsheet takes for a formula. An xlsx file has a further sheet for every 1,048,575 codes, the
+/// most that fit below its head.
+///
+/// A download of text that broke off goes on with `Range`, and with the file's `ETag` as `If-Range`, so
+/// that parts of different files never meet. Whoever sends `Range` gets the file as it is, and not
+/// compressed.
+#[utoipa::path(get, path = "/api/v1/batches/{id}/codes", tag = "Batches",
+    params(CodesQuery,
+        ("Range" = Option<String>, Header, description = "One range of bytes, such as `bytes=1000-`"),
+        ("If-Range" = Option<String>, Header, description = "The whole file if its `ETag` is another")),
+    responses(
+        (status = 200, content((String = "text/csv"), (String = "application/x-ndjson"),
+            (String = "text/plain"),
+            (String = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet")),
+            headers(("ETag" = String, description = "What the file is; only of text that is not compressed"))),
+        (status = 206, content_type = "text/csv", body = String, description = "The part that was asked for",
+            headers(("Content-Range" = String, description = "Which part of how many bytes"))),
         (status = 404, body = Problem),
-        (status = 409, body = Problem, description = "Not all of them are made yet")))]
+        (status = 409, body = Problem, description = "Not all of them are made yet"),
+        (status = 416, body = Problem, description = "The range is beyond the end of the file")))]
 pub(crate) async fn codes(
     State(app): State<Arc<App>>,
+    method: Method,
     headers: HeaderMap,
     Path(id): Path<String>,
     Query(query): Query<CodesQuery>,
@@ -70,7 +95,7 @@ pub(crate) async fn codes(
         let (batch, live) = ended_batch(&app, caller, &id).await?;
         let columns = query.columns.as_deref().map_or(Ok(vec![Column::Code]), Column::read)?;
         if query.format == FileFormat::Txt && columns != [Column::Code] {
-            return Err(Problem::invalid("A txt file has the codes alone; use csv or ndjson."));
+            return Err(Problem::invalid("A txt file has the codes alone; use another format."));
         }
         let url = url_template(query.url.as_deref(), &batch)?;
         if columns.contains(&Column::Url) != url.is_some() {
@@ -79,14 +104,34 @@ pub(crate) async fn codes(
         let made = app.engine.batches.made(&batch).await?;
         let (from, limit) = (query.from.unwrap_or(0), query.limit.unwrap_or(u64::MAX));
         let serials = part(made, from, limit);
-        let (id, key) = (batch.id.0, caller.key_id());
-        info!(target: "audit", batch = id, key, from, "the codes of batch {id} are downloaded");
-        let packer = Packer::for_client(&headers)
-            .map_err(|error| Problem::unavailable(format!("Cannot compress: {error}.")))?;
-        let (format, coding) = (query.format, packer.coding());
-        let file = File::new(&batch, live, format, columns, url);
-        let body = stream_file(file, from == 0, serials, packer);
-        Ok(with_headers(body, format, coding, id))
+        let rows = Rows::new(&batch, live.share_format(), columns, url);
+        let response = match query.format.text() {
+            Some(format) => {
+                let file = TextFile::new(rows, format);
+                answer::text(&method, &headers, file, from == 0, &serials)?
+            }
+            None => answer::workbook(Workbook::new(rows, serials)),
+        };
+        let id = batch.id.0;
+        if method == Method::GET && response.status().is_success() {
+            let tenant = live.stored().id_type.tenant();
+            let doing = Doing {
+                key_id: caller.key_id(),
+                tenant,
+                action: "batch.downloaded",
+                subject: &id.to_string(),
+            };
+            let range = headers.get(header::RANGE).and_then(|range| range.to_str().ok());
+            let detail = json!({
+                "format": query.format.extension(),
+                "from": query.from,
+                "limit": query.limit,
+                "range": range,
+            });
+            // Before the first byte: codes that cannot be accounted for do not leave.
+            app.engine.audit.record(doing, detail.to_string()).await?;
+        }
+        Ok(answer::name(response, query.format, id))
     })
     .await
 }
@@ -98,21 +143,6 @@ pub(super) fn url_template(
 ) -> Result<Option<UrlTemplate>, Problem> {
     let metadata = batch.metadata.as_deref().and_then(|text| serde_json::from_str(text).ok());
     text.map(|text| UrlTemplate::read(text, &metadata.unwrap_or_default())).transpose()
-}
-
-fn with_headers(body: Body, format: FileFormat, coding: Option<&'static str>, id: i64) -> Response {
-    let name = format!("attachment; filename=\"batch-{id}.{}\"", format.extension());
-    let mut response = body.into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(format.media_type()));
-    let name = HeaderValue::from_str(&name).expect("visible ASCII");
-    headers.insert(header::CONTENT_DISPOSITION, name);
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-    if let Some(coding) = coding {
-        headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
-    }
-    response
 }
 
 /// A batch whose file is what it will always be.
@@ -152,38 +182,6 @@ fn part(ranges: Vec<Range<u64>>, mut skip: u64, mut limit: u64) -> Vec<Range<u64
         }
     }
     kept
-}
-
-/// Renders a portion each time that the client has taken the one before. A download that fails on the way
-/// ends without its last chunk, so that nobody takes it for complete.
-fn stream_file(file: File, from_start: bool, serials: Vec<Range<u64>>, packer: Packer) -> Body {
-    let head = if from_start { file.head() } else { None };
-    let left: Vec<Range<u64>> = serials.into_iter().rev().collect();
-    let state = Some((Arc::new(file), head, left, packer));
-    Body::from_stream(stream::unfold(state, async |state| {
-        let (file, head, mut left, mut packer) = state?;
-        let next = left.pop().map(|Range { start, end }| {
-            let cut = end.min(start + PORTION);
-            if cut < end {
-                left.push(cut..end);
-            }
-            start..cut
-        });
-        let renderer = Arc::clone(&file);
-        // Rendering takes a core for a millisecond, which a worker of the server does not have.
-        let step = tokio::task::spawn_blocking(move || {
-            let Some(serials) = next else { return packer.finish().map(|bytes| (bytes, None)) };
-            let text = head.unwrap_or_default() + &renderer.rows(serials);
-            packer.pack(text).map(|bytes| (bytes, Some(packer)))
-        });
-        match step.await.map_err(io::Error::other).flatten() {
-            Ok((bytes, packer)) => {
-                let state = packer.map(|packer| (file, None, left, packer));
-                Some((Ok(Bytes::from(bytes)), state))
-            }
-            Err(error) => Some((Err(error), None)),
-        }
-    }))
 }
 
 #[cfg(test)]

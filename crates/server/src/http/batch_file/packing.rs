@@ -6,19 +6,20 @@ use axum::http::{HeaderMap, header};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
+use super::stream::Portions;
+
 /// Fast rather than small: whoever downloads waits for it.
 const ZSTD_LEVEL: i32 = 3;
 
-/// What comes out of a file.
+/// How a file is compressed.
 pub(super) enum Packer {
-    Plain,
     Gzip(GzEncoder<Vec<u8>>),
     Zstd(zstd::stream::write::Encoder<'static, Vec<u8>>),
 }
 
 impl Packer {
-    /// The best that the client understands.
-    pub(super) fn for_client(headers: &HeaderMap) -> io::Result<Self> {
+    /// The best that the client understands; none if it understands nothing.
+    pub(super) fn for_client(headers: &HeaderMap) -> io::Result<Option<Self>> {
         let accepted = headers.get_all(header::ACCEPT_ENCODING).iter();
         let accepted: Vec<&str> = accepted
             .filter_map(|value| value.to_str().ok())
@@ -33,44 +34,72 @@ impl Packer {
             })
         };
         Ok(if accepts("zstd") {
-            Self::Zstd(zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL)?)
+            Some(Self::Zstd(zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL)?))
         } else if accepts("gzip") {
-            Self::Gzip(GzEncoder::new(Vec::new(), Compression::fast()))
+            Some(Self::Gzip(GzEncoder::new(Vec::new(), Compression::fast())))
         } else {
-            Self::Plain
+            None
         })
     }
 
     /// The value of `Content-Encoding`.
-    pub(super) fn coding(&self) -> Option<&'static str> {
+    pub(super) fn coding(&self) -> &'static str {
         match self {
-            Self::Plain => None,
-            Self::Gzip(_) => Some("gzip"),
-            Self::Zstd(_) => Some("zstd"),
+            Self::Gzip(_) => "gzip",
+            Self::Zstd(_) => "zstd",
         }
     }
 
     /// Takes some of the file and gives out what is ready, which may be nothing yet.
-    pub(super) fn pack(&mut self, text: String) -> io::Result<Vec<u8>> {
+    fn pack(&mut self, portion: &[u8]) -> io::Result<Vec<u8>> {
         Ok(match self {
-            Self::Plain => text.into_bytes(),
             Self::Gzip(encoder) => {
-                encoder.write_all(text.as_bytes())?;
+                encoder.write_all(portion)?;
                 std::mem::take(encoder.get_mut())
             }
             Self::Zstd(encoder) => {
-                encoder.write_all(text.as_bytes())?;
+                encoder.write_all(portion)?;
                 std::mem::take(encoder.get_mut())
             }
         })
     }
 
     /// What is left at the end.
-    pub(super) fn finish(self) -> io::Result<Vec<u8>> {
+    fn finish(self) -> io::Result<Vec<u8>> {
         match self {
-            Self::Plain => Ok(Vec::new()),
             Self::Gzip(encoder) => encoder.finish(),
             Self::Zstd(encoder) => encoder.finish(),
+        }
+    }
+}
+
+/// A file that is compressed.
+pub(super) struct Packed {
+    portions: Portions,
+    /// None at the end.
+    packer: Option<Packer>,
+}
+
+impl Packed {
+    pub(super) fn new(portions: Portions, packer: Packer) -> Self {
+        Self { portions, packer: Some(packer) }
+    }
+}
+
+impl Iterator for Packed {
+    type Item = io::Result<Vec<u8>>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let packed = match self.portions.next() {
+                Some(Ok(portion)) => self.packer.as_mut()?.pack(&portion),
+                Some(Err(error)) => Err(error),
+                None => self.packer.take()?.finish(),
+            };
+            // An encoder collects more than one portion before it has something to give out.
+            if !packed.as_ref().is_ok_and(Vec::is_empty) {
+                return Some(packed);
+            }
         }
     }
 }
