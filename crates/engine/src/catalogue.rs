@@ -143,6 +143,14 @@ impl Catalogue {
         all
     }
 
+    /// The types of one tenant, by name.
+    pub(crate) fn of_tenant(&self, tenant: &str) -> Vec<Arc<LiveType>> {
+        let types = self.types.load();
+        let mut types: Vec<_> = types.get(tenant).into_iter().flat_map(HashMap::values).collect();
+        types.sort_by_key(|live| live.stored().id_type.name());
+        types.into_iter().cloned().collect()
+    }
+
     /// Makes a type, or changes it where that repeats and hides no ID.
     pub(crate) async fn put_type(&self, id_type: &IdType) -> Result<Put, AdminError> {
         let _one_at_a_time = self.changing.lock().await;

@@ -2,7 +2,9 @@
 
 use aes_gcm::aead::{Aead as _, KeyInit as _, Payload};
 use aes_gcm::{Aes256Gcm, Nonce};
+use hmac::{Hmac, Mac as _};
 use idgen::key::TypeKey;
+use sha2::Sha256;
 
 use crate::surroundings::Entropy;
 
@@ -12,6 +14,8 @@ const NONCE_BYTES: usize = 12;
 /// along with it, so that nobody can swap the keys of two types in the store.
 pub struct MasterKey {
     cipher: Aes256Gcm,
+    /// Makes keys for other purposes.
+    derivation: Hmac<Sha256>,
 }
 
 /// A sealed key that does not open: the master key is another one, or somebody changed the store.
@@ -21,7 +25,13 @@ pub(crate) struct WrongMasterKey;
 impl MasterKey {
     /// The master key from its bytes.
     pub fn new(key: &TypeKey) -> Self {
-        Self { cipher: Aes256Gcm::new(key.as_bytes().into()) }
+        let derivation = Hmac::new_from_slice(key.as_bytes()).expect("a key may have any length");
+        Self { cipher: Aes256Gcm::new(key.as_bytes().into()), derivation }
+    }
+
+    /// A key for a purpose. Every instance with the same master key gets the same one.
+    pub fn derive(&self, purpose: &str) -> [u8; 32] {
+        self.derivation.clone().chain_update(purpose).finalize().into_bytes().into()
     }
 
     /// A new random key.
@@ -74,5 +84,13 @@ mod tests {
         assert_eq!(other.open(&sealed, "default/bottle"), Err(WrongMasterKey));
         assert_eq!(master.open(&sealed[..20], "default/bottle"), Err(WrongMasterKey));
         assert_eq!(master.open(&[], "default/bottle"), Err(WrongMasterKey));
+    }
+
+    #[test]
+    fn keys_for_other_purposes_depend_on_the_master_key_and_the_purpose() {
+        let key = |byte: u8, purpose| MasterKey::new(&TypeKey::new([byte; 32])).derive(purpose);
+        assert_eq!(key(1, "a"), key(1, "a"));
+        assert_ne!(key(1, "a"), key(1, "b"));
+        assert_ne!(key(1, "a"), key(2, "a"));
     }
 }

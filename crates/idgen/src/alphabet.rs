@@ -110,6 +110,17 @@ impl Alphabet {
         (value != NOT_A_SYMBOL).then_some(value)
     }
 
+    /// The value of the same letter in the other case, where that is another symbol.
+    pub fn other_case(&self, value: u8) -> Option<u8> {
+        let symbol = self.symbol(value);
+        let other = if symbol.is_ascii_uppercase() {
+            symbol.to_ascii_lowercase()
+        } else {
+            symbol.to_ascii_uppercase()
+        };
+        self.value(other).filter(|other| *other != value)
+    }
+
     /// The name, if it has one.
     fn name(&self) -> Option<&'static str> {
         NAMED.iter().find(|(_, symbols)| symbols.as_bytes() == self.symbols).map(|(name, _)| *name)

@@ -9,6 +9,7 @@ pub mod filters;
 pub mod format;
 pub mod key;
 pub mod random;
+pub mod repair;
 pub mod sequence;
 pub mod shape;
 pub mod snowflake;

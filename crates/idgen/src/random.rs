@@ -90,14 +90,16 @@ impl RandomFormat {
     /// The serial that an ID was made from.
     pub fn parse(&self, text: &str) -> Result<u64, ParseError> {
         let symbols = self.shape.read(text)?;
+        self.serial_of(&symbols).ok_or(ParseError::OutOfRange)
+    }
+
+    /// The serial behind symbol values; none if no serial that can be drawn leads to them.
+    pub(crate) fn serial_of(&self, symbols: &Symbols) -> Option<u64> {
         let halves = self
             .cipher
             .read_numerals(&symbols[..self.cipher.len()])
             .expect("symbol values are below the radix");
-        self.cipher
-            .join(self.cipher.decrypt_halves(halves))
-            .filter(|&serial| serial < self.serials)
-            .ok_or(ParseError::OutOfRange)
+        self.cipher.join(self.cipher.decrypt_halves(halves)).filter(|&serial| serial < self.serials)
     }
 
     /// Works out the symbols of consecutive serials; `halves` is room to work in.

@@ -54,6 +54,32 @@ impl Shape {
         Some((found, characters(&right[..self.check.symbols()])))
     }
 
+    /// The symbols that it is written with.
+    pub fn alphabet(&self) -> &Alphabet {
+        &self.alphabet
+    }
+
+    /// Symbols of an ID, check symbols included, separators not.
+    pub fn length(&self) -> usize {
+        self.length
+    }
+
+    /// How many of them are check symbols.
+    pub(crate) fn check_len(&self) -> usize {
+        self.check.symbols()
+    }
+
+    /// Every symbol value.
+    pub(crate) fn values(&self) -> std::ops::Range<u8> {
+        0..u8::try_from(self.radix()).expect("at most 64 symbols")
+    }
+
+    /// A payload with its check symbols; none for what is no payload.
+    pub(crate) fn with_checks(&self, payload: &[u8]) -> Option<Vec<u8>> {
+        let check = (payload.len() == self.payload).then(|| self.check.compute(payload))?;
+        Some([payload, &check[..self.check.symbols()]].concat())
+    }
+
     /// Symbols that the key permutes.
     pub(crate) fn payload_len(&self) -> usize {
         self.payload
@@ -118,12 +144,17 @@ impl Shape {
     /// Reads a text as symbol values and checks it against check symbols and filters.
     pub(crate) fn read(&self, text: &str) -> Result<Symbols, ParseError> {
         let symbols = self.read_symbols(text)?;
+        self.judge(&symbols)?;
+        Ok(symbols)
+    }
+
+    /// Whether symbol values could be an ID, as far as check symbols and filters can tell.
+    pub(crate) fn judge(&self, symbols: &Symbols) -> Result<(), ParseError> {
         let (payload, check) = symbols[..self.length].split_at(self.payload);
         if self.check.compute(payload)[..check.len()] != *check {
             return Err(ParseError::Check);
         }
-        self.filters.check(&symbols[..self.length]).map_err(ParseError::Filter)?;
-        Ok(symbols)
+        self.filter(symbols).map_err(ParseError::Filter)
     }
 
     fn read_symbols(&self, text: &str) -> Result<Symbols, ParseError> {

@@ -3,7 +3,7 @@
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -56,7 +56,7 @@ pub(crate) async fn run(
             accepted = accept(&listener, &places) => accepted,
             _ = stop.changed() => break,
         };
-        let (stream, place) = match accepted {
+        let (stream, peer, place) = match accepted {
             Ok(accepted) => accepted,
             Err(problem) => {
                 // Usually too many open files; accepting again at once would only burn a core.
@@ -67,7 +67,7 @@ pub(crate) async fn run(
         };
         let api = api.clone();
         let service = service_fn(move |request| {
-            let answer = api.clone().answer(request);
+            let answer = api.clone().answer(request, peer);
             async { Ok::<_, Infallible>(answer.await) }
         });
         let connection = builder.serve_connection(TokioIo::new(stream), service);
@@ -125,10 +125,10 @@ async fn until_told(
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
-) -> io::Result<(TcpStream, tokio::sync::OwnedSemaphorePermit)> {
+) -> io::Result<(TcpStream, IpAddr, tokio::sync::OwnedSemaphorePermit)> {
     let place = Arc::clone(places).acquire_owned().await.expect("the places are never closed");
-    let (stream, _) = listener.accept().await?;
+    let (stream, peer) = listener.accept().await?;
     // Answers are small; waiting to fill a packet would only delay them.
     stream.set_nodelay(true)?;
-    Ok((stream, place))
+    Ok((stream, peer.ip(), place))
 }

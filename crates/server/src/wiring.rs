@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 use storage::Store;
 
 use crate::carrier::HttpCarrier;
-use crate::config::{Authentication, BatchesConfig, Config, OpenG2p, WebhooksConfig};
-use crate::http::{Access, App, AppParts, Build};
+use crate::config::{Authentication, BatchesConfig, Config, OpenG2p, PublicConfig, WebhooksConfig};
+use crate::http::{Access, App, AppParts, Build, Public, PublicParts};
 use crate::offline::key_file;
 use crate::stores::{self, Stores};
 
@@ -61,12 +61,15 @@ pub(crate) enum Role {
 pub(crate) async fn start(config: &Config, role: Role) -> anyhow::Result<(Arc<Engine>, Arc<App>)> {
     let Stores { store, shared_pools } = stores::open(config).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+    let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
     let instance = new_instance_name();
+    let master_key = master_key(config, &*store).await?;
+    let public = public(&config.public, &master_key, &clock, &entropy);
     let parts = EngineParts {
-        master_key: master_key(config, &*store).await?,
+        master_key,
         store,
         clock: Arc::clone(&clock),
-        entropy: Arc::new(SystemEntropy),
+        entropy,
         instance: instance.clone(),
         shared_pools,
         carrier: Arc::new(HttpCarrier::new(
@@ -106,9 +109,32 @@ pub(crate) async fn start(config: &Config, role: Role) -> anyhow::Result<(Arc<En
         request_timeout: seconds(config.server.request_timeout_seconds),
         log_requests: config.log.requests,
         build: build(),
+        public,
         openg2p_config: openg2p_config(config.openg2p.as_ref()),
     });
     Ok((engine, app))
+}
+
+/// What strangers may ask, if they may ask anything.
+fn public(
+    config: &PublicConfig,
+    master_key: &MasterKey,
+    clock: &Arc<dyn Clock>,
+    entropy: &Arc<dyn Entropy>,
+) -> Option<Public> {
+    (!config.types.is_empty()).then(|| {
+        Public::new(PublicParts {
+            types: config.types.clone(),
+            scans_per_minute: config.scans_per_minute,
+            scans_per_minute_of_network: config.scans_per_minute_of_network,
+            miss: Duration::from_millis(config.miss_milliseconds.into()),
+            trusted_proxies: config.trusted_proxies.iter().map(|proxy| proxy.0).collect(),
+            // The same for every instance, so that any of them takes what another one gave out.
+            token_key: master_key.derive("tokens of public pages"),
+            clock: Arc::clone(clock),
+            entropy: Arc::clone(entropy),
+        })
+    })
 }
 
 fn engine_settings(config: &Config) -> EngineSettings {

@@ -1,6 +1,7 @@
 //! Codes after they were made: scanned, made void.
 
 mod desk;
+mod diagnosis;
 mod ranges;
 
 use std::sync::Arc;
@@ -9,12 +10,17 @@ use idgen::error::ParseError;
 use idgen::format::Format;
 use storage::{BatchId, CodeKey, CodeStatus, Store};
 
+pub use self::diagnosis::Diagnosis;
+
 use self::desk::Desk;
-use self::ranges::Ranges;
+use self::ranges::{BatchRange, Ranges};
 use crate::LiveType;
 use crate::error::IssueError;
 use crate::metrics::EngineMetrics;
 use crate::surroundings::Clock;
+
+/// Serials are below 2^63, so this one is in no batch.
+const NO_SERIAL: u64 = u64::MAX;
 
 /// What a scan found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,6 +89,19 @@ impl Codes {
         }
     }
 
+    /// Whether a code is one of a batch. For one that is not, the store is asked in the same way
+    /// whatever is wrong with it, so that a slow store or none at all does not tell what it is.
+    pub async fn is_ordered(&self, live: &LiveType, code: &str) -> Result<bool, IssueError> {
+        match self.key(live, code).await? {
+            Ok(_) => Ok(true),
+            Err(Unknown::NeverMade) => Ok(false),
+            Err(Unknown::Malformed(_)) => {
+                self.ranges.find(live.stored().id, NO_SERIAL).await?;
+                Ok(false)
+            }
+        }
+    }
+
     /// The batch that a serial was ordered with.
     pub(crate) async fn batch_of(
         &self,
@@ -124,9 +143,14 @@ impl Codes {
         let Some(batch) = self.ranges.find(type_id, serial).await? else {
             return Ok(Err(Unknown::NeverMade));
         };
-        let id = batch.id.code_id(serial - batch.serials.start);
-        Ok(Ok(CodeKey { type_id, batch: batch.id, ledger: batch.ledger, serial, id }))
+        Ok(Ok(code_key(live, serial, &batch)))
     }
+}
+
+/// A code of a batch by its serial.
+fn code_key(live: &LiveType, serial: u64, batch: &BatchRange) -> CodeKey {
+    let id = batch.id.code_id(serial - batch.serials.start);
+    CodeKey { type_id: live.stored().id, batch: batch.id, ledger: batch.ledger, serial, id }
 }
 
 fn found(key: CodeKey, status: Option<CodeStatus>) -> Scan {

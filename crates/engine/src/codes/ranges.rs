@@ -12,6 +12,9 @@ use tokio::time::Instant;
 /// an order since.
 const FRESH: Duration = Duration::from_millis(50);
 
+/// The same where being a little late does no harm.
+const FRESH_ENOUGH: Duration = Duration::from_secs(1);
+
 /// What a scan needs to know about a batch. None of it ever changes.
 #[derive(Debug, Clone)]
 pub(super) struct BatchRange {
@@ -59,12 +62,35 @@ impl Ranges {
             Lookup::InNone => return Ok(None),
             Lookup::Stale => {}
         }
+        self.read_news(type_id, asked, FRESH).await?;
+        Ok(self.known(type_id, serial))
+    }
+
+    /// The batches of those serials that are in one. Asks the store at most once a second for a type,
+    /// so it may not know yet what another instance has just ordered.
+    pub(super) async fn find_among(
+        &self,
+        type_id: TypeId,
+        serials: impl Iterator<Item = u64>,
+    ) -> Result<Vec<(u64, BatchRange)>, StoreError> {
+        let asked = Instant::now();
+        let fresh = self.read().get(&type_id).is_some_and(|known| known.is(FRESH_ENOUGH, asked));
+        if !fresh {
+            self.read_news(type_id, asked, FRESH_ENOUGH).await?;
+        }
+        Ok(serials.filter_map(|serial| Some((serial, self.known(type_id, serial)?))).collect())
+    }
+
+    /// Reads what was ordered since the last time, unless somebody else has done so meanwhile.
+    async fn read_news(
+        &self,
+        type_id: TypeId,
+        asked: Instant,
+        fresh: Duration,
+    ) -> Result<(), StoreError> {
         let _reading = self.reading.lock().await;
-        // Whoever was before us may have read it.
-        match self.look(type_id, serial, asked) {
-            Lookup::In(batch) => return Ok(Some(batch)),
-            Lookup::InNone => return Ok(None),
-            Lookup::Stale => {}
+        if self.read().get(&type_id).is_some_and(|known| known.is(fresh, asked)) {
+            return Ok(());
         }
         let read_at = Instant::now();
         // Only what was ordered since: batches of a type are put on record in order of serials.
@@ -79,7 +105,12 @@ impl Ranges {
         let known = types.entry(type_id).or_insert_with(|| Known { batches: Vec::new(), read_at });
         known.batches.extend(news);
         known.read_at = read_at;
-        Ok(known.batch_of(serial))
+        Ok(())
+    }
+
+    /// The batch of a serial, as far as it was read.
+    fn known(&self, type_id: TypeId, serial: u64) -> Option<BatchRange> {
+        self.read().get(&type_id)?.batch_of(serial)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, HashMap<TypeId, Known>> {
@@ -91,13 +122,18 @@ impl Ranges {
         let Some(known) = types.get(&type_id) else { return Lookup::Stale };
         match known.batch_of(serial) {
             Some(batch) => Lookup::In(batch),
-            None if asked.saturating_duration_since(known.read_at) < FRESH => Lookup::InNone,
+            None if known.is(FRESH, asked) => Lookup::InNone,
             None => Lookup::Stale,
         }
     }
 }
 
 impl Known {
+    /// Whether it was read recently, as seen from a moment.
+    fn is(&self, fresh: Duration, asked: Instant) -> bool {
+        asked.saturating_duration_since(self.read_at) < fresh
+    }
+
     /// Where the last batch ends.
     fn end(&self) -> Option<u64> {
         self.batches.last().map(|batch| batch.serials.end)

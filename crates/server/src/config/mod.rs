@@ -17,6 +17,7 @@ mod layers;
 mod log;
 mod openg2p;
 mod parse;
+mod public;
 mod reader;
 mod secret;
 mod sections;
@@ -52,6 +53,7 @@ pub(crate) use self::issuing::IssuingConfig;
 pub(crate) use self::keys::KeyConfig;
 pub(crate) use self::log::{LogConfig, LogFormat};
 pub(crate) use self::openg2p::OpenG2p;
+pub(crate) use self::public::{PublicConfig, PublicType};
 pub(crate) use self::secret::SecretText;
 pub(crate) use self::security::{Authentication, SecurityConfig};
 pub(crate) use self::server::ServerConfig;
@@ -89,6 +91,8 @@ pub(crate) struct Config {
     pub(crate) batches: BatchesConfig,
     /// How others are told what happened.
     pub(crate) webhooks: WebhooksConfig,
+    /// What anybody may ask.
+    pub(crate) public: PublicConfig,
     /// What is logged.
     pub(crate) log: LogConfig,
     /// Tenants with settings of their own.
@@ -167,6 +171,7 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
     let issuing = section(tree, defaults, "issuing", findings);
     let batches = section(tree, defaults, "batches", findings);
     let webhooks = section(tree, defaults, "webhooks", findings);
+    let public = section(tree, defaults, "public", findings);
     let log = section(tree, defaults, "log", findings);
     let tenants = list(tree, TENANTS, findings);
     let keys = list(tree, KEYS, findings);
@@ -184,6 +189,7 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
         issuing: issuing?,
         batches: batches?,
         webhooks: webhooks?,
+        public: public?,
         log: log?,
         tenants,
         keys,

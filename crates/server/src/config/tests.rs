@@ -85,6 +85,25 @@ fn a_variable_can_hold_a_whole_section() {
 }
 
 #[test]
+fn public_types_are_named_alone_or_as_a_whole() {
+    assert!(defaults().public.types.is_empty());
+    let config = ok("", &[("MINTAGE__PUBLIC__TYPES", "[bottle, PROJ/pill, 'NEXT/*']")]);
+    let is_public = |tenant: &str, name: &str| {
+        config.public.types.iter().any(|entry| entry.includes(tenant, name))
+    };
+    assert!(is_public("default", "bottle") && is_public("PROJ", "pill"));
+    assert!(is_public("NEXT", "anything"));
+    assert!(!is_public("default", "pill") && !is_public("PROJ", "bottle"));
+    assert!(config.warnings[0].contains("trusted_proxies is empty"), "{:?}", config.warnings);
+    let all = ok("public: { types: ['*/*'], trusted_proxies: [10.0.0.7, 'fd00::/8'] }\n", &[]);
+    assert!(all.public.types[0].includes("any", "thing"));
+    let proxies: Vec<String> =
+        all.public.trusted_proxies.iter().map(|proxy| proxy.0.to_string()).collect();
+    assert_eq!(proxies, ["10.0.0.7/32", "fd00::/8"]);
+    assert_eq!(all.warnings, [""; 0]);
+}
+
+#[test]
 fn an_empty_variable_is_null() {
     let file = "security: { requests_per_second: 5 }\n";
     let config = ok(file, &[("MINTAGE__SECURITY__REQUESTS_PER_SECOND", "")]);

@@ -13,7 +13,7 @@ use super::security::Authentication;
 use super::tree::{Node, Source, Value};
 
 /// The least and the most that each whole number may be. A field that has no default may be null.
-pub(crate) const LIMITS: [(&str, u32, u32); 31] = [
+pub(crate) const LIMITS: [(&str, u32, u32); 34] = [
     ("server.request_timeout_seconds", 1, 3_600),
     ("server.header_timeout_seconds", 1, 3_600),
     ("server.body_limit_bytes", 1_024, 1_073_741_824),
@@ -45,6 +45,9 @@ pub(crate) const LIMITS: [(&str, u32, u32); 31] = [
     ("webhooks.retries", 0, 20),
     ("webhooks.retry_seconds", 1, 3_600),
     ("webhooks.keep_days", 1, 3_650),
+    ("public.scans_per_minute", 1, 1_000_000),
+    ("public.scans_per_minute_of_network", 1, 1_000_000),
+    ("public.miss_milliseconds", 1, 10_000),
 ];
 
 const POOL_SIZE_MAX: u32 = 16_777_216;
@@ -159,6 +162,7 @@ pub(crate) fn check_as_a_whole(config: &Config, tree: &Node, findings: &mut Find
     check.server(config);
     check.cluster(config);
     check.batches(config);
+    check.public(config);
 }
 
 struct Check<'a> {
@@ -310,6 +314,50 @@ impl Check<'_> {
             self.warn(
                 "batches.workers",
                 "0 leaves the codes to other instances, and on the embedded store there are none",
+            );
+        }
+    }
+
+    fn public(&mut self, config: &Config) {
+        let public = &config.public;
+        if public.types.is_empty() {
+            return;
+        }
+        let timeout = config.server.request_timeout_seconds;
+        if public.miss_milliseconds / 1000 >= timeout {
+            let path = self.written("public.miss_milliseconds", "server.request_timeout_seconds");
+            self.error(
+                path,
+                format!(
+                    "miss_milliseconds ({}) must be less than request_timeout_seconds ({timeout}), \
+                     or every unknown code is answered with 503",
+                    public.miss_milliseconds
+                ),
+            );
+        }
+        if public.trusted_proxies.is_empty() {
+            self.warn(
+                "public.types",
+                "public.trusted_proxies is empty, so behind a proxy all visitors are taken for one \
+                 and share its limit",
+            );
+        }
+        if public.trusted_proxies.iter().any(|proxy| proxy.0.prefix_len() == 0) {
+            self.warn(
+                "public.trusted_proxies",
+                "it contains every address, so visitors can say that they are somebody else",
+            );
+        }
+        let (address, network) = (public.scans_per_minute, public.scans_per_minute_of_network);
+        if address > network {
+            let path =
+                self.written("public.scans_per_minute", "public.scans_per_minute_of_network");
+            self.warn(
+                path,
+                format!(
+                    "scans_per_minute ({address}) is never reached, because its network may not \
+                     have more than {network}"
+                ),
             );
         }
     }

@@ -340,17 +340,25 @@ pub(crate) async fn cancel(
     Path(id): Path<String>,
     Body(body): Body,
 ) -> Response {
-    let call = format!("cancel {id}");
-    post_once(&app, &headers, Scope::Batch, &call, body, |app, caller, body| async move {
-        let body: CancelBody =
-            if body.is_empty() { CancelBody::default() } else { read_json(&body)? };
-        if let Some(reason) = &body.void_reason {
-            check_text("void_reason", reason)?;
-        }
-        let (id, reason) = (read_id(&id)?, body.void_reason.as_deref());
-        let (batch, live) = app.engine.batches.cancel(id, caller.bound_to(), reason).await?;
-        Ok(JsonBody::ok(&BatchBody::new(batch, &live, app.clock.now())))
-    })
+    let about = id.clone();
+    post_once(
+        &app,
+        &headers,
+        Scope::Batch,
+        "cancel",
+        &about,
+        body,
+        |app, caller, body| async move {
+            let body: CancelBody =
+                if body.is_empty() { CancelBody::default() } else { read_json(&body)? };
+            if let Some(reason) = &body.void_reason {
+                check_text("void_reason", reason)?;
+            }
+            let (id, reason) = (read_id(&id)?, body.void_reason.as_deref());
+            let (batch, live) = app.engine.batches.cancel(id, caller.bound_to(), reason).await?;
+            Ok(JsonBody::ok(&BatchBody::new(batch, &live, app.clock.now())))
+        },
+    )
     .await
 }
 
@@ -373,14 +381,22 @@ pub(crate) async fn recall(
     Path(id): Path<String>,
     Body(body): Body,
 ) -> Response {
-    let call = format!("recall {id}");
-    post_once(&app, &headers, Scope::Batch, &call, body, |app, caller, body| async move {
-        let ReasonBody { reason } = read_json(&body)?;
-        check_text("reason", &reason)?;
-        let batches = &app.engine.batches;
-        let (batch, live) = batches.recall(read_id(&id)?, caller.bound_to(), &reason).await?;
-        Ok(JsonBody::ok(&BatchBody::new(batch, &live, app.clock.now())))
-    })
+    let about = id.clone();
+    post_once(
+        &app,
+        &headers,
+        Scope::Batch,
+        "recall",
+        &about,
+        body,
+        |app, caller, body| async move {
+            let ReasonBody { reason } = read_json(&body)?;
+            check_text("reason", &reason)?;
+            let batches = &app.engine.batches;
+            let (batch, live) = batches.recall(read_id(&id)?, caller.bound_to(), &reason).await?;
+            Ok(JsonBody::ok(&BatchBody::new(batch, &live, app.clock.now())))
+        },
+    )
     .await
 }
 

@@ -186,7 +186,7 @@ async fn settle(app: &Arc<App>, headers: &HeaderMap, body: Bytes, verdict: Verdi
         Verdict::Retry => "retry dead letters",
         Verdict::Abandon => "abandon dead letters",
     };
-    post_once(app, headers, Scope::Batch, call, body, |app, caller, body| async move {
+    post_once(app, headers, Scope::Batch, call, "", body, |app, caller, body| async move {
         let query: DeadQuery = read_json(&body)?;
         let tenant = caller.tenant_to_list(query.tenant.as_deref())?;
         let (filter, type_name) = (query.filter()?, query.type_name.as_deref());

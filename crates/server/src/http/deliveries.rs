@@ -204,10 +204,11 @@ async fn decide(
     verdict: Verdict,
 ) -> Response {
     let call = match verdict {
-        Verdict::Retry => format!("replay {id}"),
-        Verdict::Abandon => format!("abandon {id}"),
+        Verdict::Retry => "replay",
+        Verdict::Abandon => "abandon",
     };
-    post_once(app, headers, Scope::Admin, &call, body, |app, caller, _| async move {
+    let about = id.clone();
+    post_once(app, headers, Scope::Admin, call, &about, body, |app, caller, _| async move {
         let id = read_id(&id)?;
         let before = read(&app, id, caller.bound_to()).await?;
         let changed = app.engine.outbox.decide(id, verdict).await?;

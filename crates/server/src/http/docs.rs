@@ -17,7 +17,7 @@ nav a{margin-right:1rem;white-space:nowrap}
 ";
 
 /// What the stable codes of problems mean.
-const PROBLEMS: [(&str, &str); 34] = [
+const PROBLEMS: [(&str, &str); 36] = [
     ("malformed_json", "The body is not JSON."),
     ("body_cut_off", "The connection ended before the body did."),
     ("invalid_idempotency_key", "The header Idempotency-Key is empty, too long or not ASCII."),
@@ -50,8 +50,16 @@ const PROBLEMS: [(&str, &str); 34] = [
     ("batch_not_ready", "Not all codes of the batch are made yet."),
     ("range_not_satisfiable", "The part of a file that was asked for begins behind its end."),
     ("batch_ended", "The batch has ended and cannot be cancelled."),
+    ("delivery_ended", "The delivery has arrived and cannot be given up."),
     ("idempotency_key_reused", "The idempotency key was used for a request with another body."),
-    ("too_many_requests", "The key or its tenant is over its rate limit; see Retry-After."),
+    (
+        "too_many_requests",
+        "The key, its tenant or, without a key, the address is over its rate limit; see Retry-After.",
+    ),
+    (
+        "page_expired",
+        "The token of a page for consumers is missing or too old; load the page again.",
+    ),
     ("pool_empty", "The pool is being refilled; try again."),
     ("timeout", "The request took longer than the configuration allows."),
     ("unavailable", "The store does not answer or cannot write; try again after Retry-After."),

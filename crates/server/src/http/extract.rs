@@ -69,7 +69,15 @@ where
     B: hyper::body::Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let limit = app.body_limit;
+    read_body_of(body, app, app.body_limit).await
+}
+
+/// The same with another limit.
+pub(crate) async fn read_body_of<B>(body: B, app: &App, limit: usize) -> Result<Bytes, Problem>
+where
+    B: hyper::body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
     let reading = pin!(Limited::new(body, limit).collect());
     let Some(read) = within(app.body_timeout, reading).await else {
         let detail = format!("The body did not arrive within {} s.", app.body_timeout.as_secs());

@@ -41,6 +41,21 @@ struct PoolLabels {
     period: String,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PublicLabels {
+    result: &'static str,
+}
+
+/// What became of a request by somebody without a key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum PublicResult {
+    Known,
+    Unknown,
+    Limited,
+    /// Its page was too old, or there was none.
+    Expired,
+}
+
 type PoolGauge = Family<PoolLabels, Gauge<f64, AtomicU64>>;
 
 /// Counters of the server.
@@ -52,6 +67,7 @@ pub(crate) struct ServerMetrics {
     /// The counter of issuing that went well, which would otherwise be looked up every time.
     issued: Counter,
     issue_seconds: Histogram,
+    public_scans: Family<PublicLabels, Counter>,
     pool_level: PoolGauge,
     pool_size: PoolGauge,
     pool_used_ratio: PoolGauge,
@@ -74,6 +90,12 @@ impl ServerMetrics {
             Unit::Seconds,
             issue_seconds.clone(),
         );
+        let public_scans = Family::<PublicLabels, Counter>::default();
+        registry.register(
+            "public_scans",
+            "Verdicts that somebody without a key has asked for, by result",
+            public_scans.clone(),
+        );
         let mut gauge = |name: &str, help: &str| {
             let gauge = PoolGauge::default();
             registry.register(name, help, gauge.clone());
@@ -94,6 +116,7 @@ impl ServerMetrics {
             requests,
             issued,
             issue_seconds,
+            public_scans,
             pool_level,
             pool_size,
             pool_used_ratio,
@@ -121,6 +144,17 @@ impl ServerMetrics {
         let route = self.routes.get(route).copied().unwrap_or("none");
         let labels = RequestLabels { method: method_name(method), route, status, problem };
         self.requests.get_or_create(&labels).inc();
+    }
+
+    /// Counts a verdict that somebody without a key has asked for.
+    pub(crate) fn count_public(&self, result: PublicResult) {
+        let result = match result {
+            PublicResult::Known => "known",
+            PublicResult::Unknown => "unknown",
+            PublicResult::Limited => "limited",
+            PublicResult::Expired => "expired",
+        };
+        self.public_scans.get_or_create(&PublicLabels { result }).inc();
     }
 
     /// Everything, in the text format of OpenMetrics.

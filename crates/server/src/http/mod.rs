@@ -20,6 +20,7 @@ mod operation;
 mod paging;
 mod pools;
 mod problem;
+mod public;
 mod readings;
 mod request;
 mod scans;
@@ -28,6 +29,7 @@ mod tenants;
 mod types;
 mod webhooks;
 
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,6 +48,7 @@ use tower::ServiceExt as _;
 pub(crate) use auth::Access;
 pub(crate) use keys::KeyBody;
 pub(crate) use openapi::document as openapi_document;
+pub(crate) use public::{Public, PublicParts};
 
 use self::metrics::ServerMetrics;
 use self::observe::{FailureLog, RequestIds};
@@ -85,6 +88,8 @@ pub(crate) struct AppParts {
     pub(crate) request_timeout: Duration,
     pub(crate) log_requests: bool,
     pub(crate) build: Build,
+    /// What strangers may ask; nothing where it is none.
+    pub(crate) public: Option<Public>,
     /// What OpenG2P's `/config` route shows.
     pub(crate) openg2p_config: Value,
 }
@@ -156,11 +161,15 @@ impl Api {
 
     /// Answers a request. Issuing is by far the most frequent call, so it does not take the way
     /// through the router, which costs as much as the call itself.
-    pub(crate) async fn answer(self, request: Request<Incoming>) -> Response {
+    pub(crate) async fn answer(self, mut request: Request<Incoming>, peer: IpAddr) -> Response {
         if self.issues && request.uri().path() == ids::PATH && request.method() == Method::POST {
             let (head, body) = request.into_parts();
             let work = pin!(ids::issue_directly(Arc::clone(&self.app), &head.headers, body));
             return observe::observed(&self.app, head.method, ids::PATH, &head.headers, work).await;
+        }
+        // Only these care where a request comes from, and the others should not pay for it.
+        if request.uri().path().starts_with(public::PREFIX) {
+            request.extensions_mut().insert(public::Peer(peer));
         }
         let Ok(response) = Box::pin(self.router.oneshot(request.map(Body::new))).await;
         response
@@ -173,6 +182,7 @@ fn router(app: Arc<App>) -> Router {
     native
         .route("/openapi.json", axum::routing::get(openapi::serve))
         .route("/docs", axum::routing::get(docs::page))
+        .route("/robots.txt", axum::routing::get(robots))
         .method_not_allowed_fallback(wrong_method)
         .merge(openg2p::router())
         .fallback(no_such_route)
@@ -194,6 +204,11 @@ async fn not_on_a_worker() -> Response {
     Problem::new(StatusCode::NOT_FOUND, "not_found", "Not found", detail).into_response()
 }
 
+/// Nothing here is for search engines, and those that run scripts would count scans.
+async fn robots() -> &'static str {
+    "User-agent: *\nDisallow: /\n"
+}
+
 async fn wrong_method(method: Method, uri: Uri) -> Response {
     let detail = format!("{} does not take {method}; see /docs.", uri.path());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Wrong method", detail)
@@ -204,6 +219,10 @@ async fn no_such_route(uri: Uri, headers: HeaderMap) -> Response {
     if uri.path().starts_with(openg2p::PREFIX) {
         return openg2p::no_such_route(&uri, &headers);
     }
-    let detail = format!("There is nothing at {}; see /docs.", uri.path());
+    nothing_at(uri.path())
+}
+
+fn nothing_at(path: &str) -> Response {
+    let detail = format!("There is nothing at {path}; see /docs.");
     Problem::new(StatusCode::NOT_FOUND, "not_found", "Not found", detail).into_response()
 }

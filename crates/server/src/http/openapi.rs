@@ -11,7 +11,7 @@ use utoipa_axum::routes;
 
 use super::{
     App, audit, batch_events, batch_file, batches, dead_letters, deliveries, ids, issuances, keys,
-    operation, pools, scans, symbols, tenants, types, webhooks,
+    operation, pools, public, scans, symbols, tenants, types, webhooks,
 };
 
 #[derive(OpenApi)]
@@ -67,6 +67,8 @@ pub(super) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(scans::scan))
         .routes(routes!(scans::get))
         .routes(routes!(scans::void))
+        .routes(routes!(public::view, public::verify))
+        .routes(routes!(public::view_of_tenant, public::verify_of_tenant))
         .routes(routes!(symbols::qr))
         .routes(routes!(symbols::data_matrix))
         .routes(routes!(dead_letters::list))

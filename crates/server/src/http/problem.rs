@@ -110,6 +110,14 @@ impl Problem {
         problem
     }
 
+    /// Of somebody without a key.
+    pub(crate) fn too_many_scans(retry_after_seconds: u64) -> Self {
+        let detail = "Too many codes were verified from this address or its network.";
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        Self::new(status, "too_many_requests", "Too many requests", detail)
+            .retry_after(retry_after_seconds)
+    }
+
     fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after_seconds = Some(seconds);
         self

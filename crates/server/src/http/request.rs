@@ -77,13 +77,14 @@ pub(crate) async fn as_caller<R: IntoResponse>(
     response
 }
 
-/// Runs a POST for an identified caller, [once](once()) for an idempotency key. `call` names the call
-/// and what is in its path, so that a key which is used for something else is noticed.
+/// Runs a POST for an identified caller, [once](once()) for an idempotency key. `about` is what its path
+/// names: a key that comes with another one was used before, as with another body.
 pub(crate) async fn post_once<F>(
     app: &Arc<App>,
     headers: &HeaderMap,
     scope: Scope,
     call: &str,
+    about: &str,
     body: Bytes,
     work: impl FnOnce(Arc<App>, Caller, Bytes) -> F,
 ) -> Response
@@ -91,8 +92,9 @@ where
     F: Future<Output = Result<JsonBody, Problem>> + Send + 'static,
 {
     as_caller(app, headers, scope, async |caller| {
-        let work = work(Arc::clone(app), caller.clone(), body.clone());
-        once(app, headers, caller, call, body, work).await
+        let request = Bytes::from([about.as_bytes(), b"\n", &body].concat());
+        let work = work(Arc::clone(app), caller.clone(), body);
+        once(app, headers, caller, call, request, work).await
     })
     .await
 }

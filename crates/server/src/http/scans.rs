@@ -6,7 +6,9 @@ use std::sync::Arc;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
-use engine::codes::{Scan, Unknown};
+use engine::LiveType;
+use engine::codes::{Diagnosis, Scan, Unknown};
+use idgen::repair::Mistake;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use storage::{CodeStatus, Scope};
@@ -16,7 +18,7 @@ use super::App;
 use super::batches::{ReasonBody, VoidBody, check_text};
 use super::extract::{Body, Path, Query};
 use super::problem::Problem;
-use super::request::{JsonBody, as_caller, once, read_json};
+use super::request::{JsonBody, as_caller, once, post_once, read_json};
 use super::types::TenantQuery;
 
 /// A code as it was scanned or typed. Further fields, such as a place, are welcome and not kept.
@@ -63,18 +65,81 @@ pub(crate) struct VerdictBody {
     /// The same for people.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+    /// What is probably wrong with an unknown code. Missing while the store does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    diagnosis: Option<DiagnosisBody>,
+}
+
+/// What is probably wrong with a code.
+#[derive(Debug, Serialize, ToSchema)]
+pub(crate) struct DiagnosisBody {
+    /// `wrong_type`: it is a code of another ID type; `case`, `look_alike`, `swapped` (two neighbours),
+    /// `mistyped` (one symbol): it is a real code but for this; `cut_off`, `too_long`: it has too few or
+    /// too many symbols; `never_made`: well formed, and nothing like it was made; `unrecognised`:
+    /// none of these.
+    #[schema(value_type = String)]
+    kind: &'static str,
+    /// The same for people.
+    detail: String,
+    /// The code that was meant. Only a code that was made is ever named, and only if no other one
+    /// could have been meant as well.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    did_you_mean: Option<String>,
+    /// The ID type that it is a code of, where the kind is `wrong_type`.
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    type_name: Option<String>,
+}
+
+impl From<Diagnosis> for DiagnosisBody {
+    fn from(diagnosis: Diagnosis) -> Self {
+        let kind = diagnosis.kind();
+        let detail = sentence(&diagnosis);
+        let (did_you_mean, type_name) = match diagnosis {
+            Diagnosis::WrongType { type_name } => (None, Some(type_name)),
+            Diagnosis::Mistake { meant, .. } => (meant, None),
+            Diagnosis::NeverMade | Diagnosis::Unrecognised => (None, None),
+        };
+        Self { kind, detail, did_you_mean, type_name }
+    }
+}
+
+fn sentence(diagnosis: &Diagnosis) -> String {
+    let (mistake, symbols) = match diagnosis {
+        Diagnosis::WrongType { type_name } => {
+            return format!("It is a code of the ID type {type_name}.");
+        }
+        Diagnosis::NeverMade => {
+            return "It is well formed, but neither it nor anything like it was made.".to_owned();
+        }
+        Diagnosis::Unrecognised => return "It is not like any code that was made.".to_owned(),
+        Diagnosis::Mistake { mistake, symbols, .. } => (*mistake, *symbols),
+    };
+    let symbols = if symbols == 1 { "1 symbol".to_owned() } else { format!("{symbols} symbols") };
+    match mistake {
+        Mistake::Case => "Small letters and capitals are mixed up.".to_owned(),
+        Mistake::LookAlike => "A character was taken for one that looks like it.".to_owned(),
+        Mistake::Swapped => "Two neighbouring symbols are in the wrong order.".to_owned(),
+        Mistake::Mistyped => "One symbol is wrong.".to_owned(),
+        Mistake::CutOff => format!("It is cut off: {symbols} missing."),
+        Mistake::TooLong => format!("It has {symbols} too many."),
+    }
+}
+
+/// What to call a code that was made.
+pub(super) fn verdict_on(status: &CodeStatus) -> &'static str {
+    match (&status.void, status.scans) {
+        (Some(_), _) => "void",
+        (None, 0 | 1) => "genuine",
+        (None, _) => "repeated",
+    }
 }
 
 impl From<Scan> for VerdictBody {
     fn from(scan: Scan) -> Self {
         match scan {
             Scan::Known { batch, serial, id, status } => {
+                let verdict = verdict_on(&status);
                 let CodeStatus { scans, first_scanned_at, void } = status;
-                let verdict = match (&void, scans) {
-                    (Some(_), _) => "void",
-                    (None, 0 | 1) => "genuine",
-                    (None, _) => "repeated",
-                };
                 Self {
                     verdict,
                     scans,
@@ -85,6 +150,7 @@ impl From<Scan> for VerdictBody {
                     id: Some(id.to_string()),
                     rule: None,
                     detail: None,
+                    diagnosis: None,
                 }
             }
             Scan::Unknown(unknown) => {
@@ -102,10 +168,20 @@ impl From<Scan> for VerdictBody {
                     id: None,
                     rule: error.map(idgen::error::ParseError::code),
                     detail: error.map(ToString::to_string),
+                    diagnosis: None,
                 }
             }
         }
     }
+}
+
+/// The verdict for somebody who may know everything, with a diagnosis where a code is unknown.
+async fn verdict(app: &App, live: &LiveType, code: &str, scan: Scan) -> VerdictBody {
+    let Scan::Unknown(unknown) = &scan else { return scan.into() };
+    let engine = &app.engine;
+    // Boxed, so that scans of real codes do not carry around what they do not need.
+    let diagnosis = Box::pin(engine.codes.diagnose(&engine.catalogue, live, code, unknown)).await;
+    VerdictBody { diagnosis: diagnosis.map(DiagnosisBody::from), ..scan.into() }
 }
 
 /// Verify a code
@@ -135,7 +211,7 @@ pub(crate) async fn scan(
                 let tenant = caller.tenant(order.tenant.as_deref())?;
                 let live = app.engine.catalogue.find(&tenant, &order.type_name)?;
                 let scan = app.engine.codes.scan(&live, &order.code).await?;
-                Ok(JsonBody::ok(&VerdictBody::from(scan)))
+                Ok(JsonBody::ok(&verdict(&app, &live, &order.code, scan).await))
             }
         };
         once(&app, &headers, caller, "scan", body, work).await
@@ -157,7 +233,8 @@ pub(crate) async fn get(
     as_caller(&app, &headers, Scope::Scan, async |caller| {
         let tenant = caller.tenant(tenant.tenant.as_deref())?;
         let live = app.engine.catalogue.find(&tenant, &type_name)?;
-        Ok(JsonBody::ok(&VerdictBody::from(app.engine.codes.look(&live, &code).await?)))
+        let scan = app.engine.codes.look(&live, &code).await?;
+        Ok(JsonBody::ok(&verdict(&app, &live, &code, scan).await))
     })
     .await
 }
@@ -176,7 +253,8 @@ pub(crate) async fn void(
     Query(tenant): Query<TenantQuery>,
     Body(body): Body,
 ) -> Response {
-    as_caller(&app, &headers, Scope::Batch, async |caller| {
+    let about = format!("{type_name} {code}");
+    post_once(&app, &headers, Scope::Batch, "void", &about, body, |app, caller, body| async move {
         let ReasonBody { reason } = read_json(&body)?;
         check_text("reason", &reason)?;
         let tenant = caller.tenant(tenant.tenant.as_deref())?;

@@ -230,6 +230,7 @@ fn the_reference_page_is_complete_and_needs_no_internet() {
         "invalid_request",
         "idempotency_key_reused",
         "too_many_requests",
+        "page_expired",
         "pool_empty",
         "unknown_code",
         "not_a_code_type",
@@ -239,6 +240,7 @@ fn the_reference_page_is_complete_and_needs_no_internet() {
         "over_quota",
         "batch_not_ready",
         "batch_ended",
+        "delivery_ended",
         "unavailable",
         "timeout",
     ] {

@@ -32,6 +32,7 @@ mod load;
 mod openg2p;
 mod pauses;
 mod postgres_outage;
+mod public;
 mod redis_outage;
 mod refill_lock;
 mod restarts;

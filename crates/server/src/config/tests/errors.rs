@@ -90,6 +90,16 @@ fn wrong_values_are_named_with_what_is_accepted() {
             &[],
             &["issuing.count_max: \"lots\" is not a whole number from 1 to 1000000"],
         ),
+        (
+            "public: { types: ['*/bottle', 'a b', x/y/z] }\n",
+            &[],
+            &["my.yaml:1: public.types[0]: \"*/bottle\" does not name ID types", "PROJ/bottle"],
+        ),
+        (
+            "public: { trusted_proxies: [10.0.0.0/33] }\n",
+            &[],
+            &["public.trusted_proxies[0]: \"10.0.0.0/33\" is not an address or a network"],
+        ),
         ("issuing: { watermark: high }\n", &[], &["issuing.watermark: \"high\" is not a number"]),
         ("tenants: 3\n", &[], &["my.yaml:1: tenants: expected the whole list"]),
         ("id_generator: 3\n", &[], &["id_generator: expected a mapping"]),
@@ -151,6 +161,11 @@ fn contradictions_are_errors() {
             "server: { listen: '0.0.0.0:80' }\nsecurity: { authentication: off }\n",
             &[],
             &["my.yaml:2: security.authentication:", "use auto or required"],
+        ),
+        (
+            "public: { types: [a], miss_milliseconds: 2000 }\nserver: { request_timeout_seconds: 2 }\n",
+            &[],
+            &["my.yaml:1: public.miss_milliseconds: miss_milliseconds (2000) must be less"],
         ),
         (&both, &[], &["security.master_key_file: master_key is given too"]),
         ("store: { directory: '' }\n", &[], &["store.directory: it is empty; use a path"]),
@@ -237,6 +252,16 @@ fn risky_combinations_are_warned_about() {
             "header_timeout_seconds (10) is longer",
         ),
         ("batches: { workers: 0 }\n".to_owned(), "on the embedded store there are none"),
+        ("public: { types: [bottle] }\n".to_owned(), "all visitors are taken for one"),
+        (
+            "public: { types: [bottle], trusted_proxies: [0.0.0.0/0] }\n".to_owned(),
+            "it contains every address",
+        ),
+        (
+            "public: { types: [bottle], trusted_proxies: [10.0.0.1], scans_per_minute: 601 }\n"
+                .to_owned(),
+            "scans_per_minute (601) is never reached",
+        ),
     ];
     for (file, expected) in cases {
         let warnings = ok(&file, &[]).warnings;
