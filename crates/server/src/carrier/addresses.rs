@@ -46,16 +46,14 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 
 /// The address of the old kind that one of the new kind leads to.
 fn carried_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let [a, b, c, d, e, f, g, h] = address.segments();
-    let v4 = |high: u16, low: u16| {
-        let ([a, b], [c, d]) = (high.to_be_bytes(), low.to_be_bytes());
-        Ipv4Addr::new(a, b, c, d)
-    };
-    match (a, b, c, d, e, f) {
+    let v4 = |high: u16, low: u16| Ipv4Addr::from(u32::from(high) << 16 | u32::from(low));
+    match address.segments() {
         // Mapped, compatible, and translated by a gateway.
-        (0, 0, 0, 0, 0, 0xffff | 0) | (0x64, 0xff9b, 0, 0, 0, 0) => Some(v4(g, h)),
+        [0, 0, 0, 0, 0, 0xffff | 0, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            Some(v4(high, low))
+        }
         // 6to4.
-        (0x2002, ..) => Some(v4(b, c)),
+        [0x2002, high, low, ..] => Some(v4(high, low)),
         _ => None,
     }
 }

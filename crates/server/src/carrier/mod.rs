@@ -74,13 +74,12 @@ impl Carrier for HttpCarrier {
 }
 
 fn client(policy: Policy, root_file: Option<&Path>) -> anyhow::Result<Client> {
-    let roots = match root_file {
-        Some(file) => roots_of(file).with_context(|| format!("cannot use {}", file.display()))?,
-        None => {
-            let mut roots = RootCertStore::empty();
-            roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-            roots
-        }
+    let roots = if let Some(file) = root_file {
+        roots_of(file).with_context(|| format!("cannot use {}", file.display()))?
+    } else {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        roots
     };
     let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?

@@ -23,7 +23,7 @@ fn home() -> Home {
 }
 
 /// Makes a webhook and returns its secret.
-fn put(client: &Client, name: &str, receiver: &Receiver, more: Value) -> String {
+fn put(client: &Client, name: &str, receiver: &Receiver, more: &Value) -> String {
     let mut settings = json!({"url": receiver.url()});
     settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
     let reply = client.put(&format!("/api/v1/webhooks/{name}"), &settings);
@@ -51,7 +51,7 @@ fn wait_for_state(client: &Client, name: &str, state: &str) -> Value {
 fn a_batch_that_ends_is_told() {
     let (receiver, server) = (Receiver::new(), home().start());
     let client = server.client();
-    let secret = put(client, "erp", &receiver, json!({}));
+    let secret = put(client, "erp", &receiver, &json!({}));
     let body = json!({"type": "bottle", "count": 10, "name": "spring", "metadata": {"line": 3}});
     let batch = client.post("/api/v1/batches", &body).body;
     let message = receiver.wait_for(1).remove(0);
@@ -83,10 +83,10 @@ fn only_those_are_told_who_want_to_know() {
         (Receiver::new(), Receiver::new(), Receiver::new(), Receiver::new());
     let server = home().with("MINTAGE__BATCHES__WORKERS", "0").start();
     let client = server.client();
-    put(client, "all", &all, json!({}));
-    put(client, "some", &some, json!({"events": ["batch.completed"]}));
-    put(client, "named", &named, json!({}));
-    put(client, "all", &other, json!({"tenant": "OTHER"}));
+    put(client, "all", &all, &json!({}));
+    put(client, "some", &some, &json!({"events": ["batch.completed"]}));
+    put(client, "named", &named, &json!({}));
+    put(client, "all", &other, &json!({"tenant": "OTHER"}));
     // Nobody works on it, so that it can be cancelled.
     let batch = order(client, "bottle", 10);
     let cancel = format!("/api/v1/batches/{}/cancel", batch["id"].as_str().unwrap());
@@ -116,7 +116,7 @@ fn only_those_are_told_who_want_to_know() {
 fn what_fails_is_tried_again_with_the_same_id() {
     let (receiver, server) = (Receiver::new(), home().start());
     let client = server.client();
-    let secret = put(client, "erp", &receiver, json!({}));
+    let secret = put(client, "erp", &receiver, &json!({}));
     receiver.answer(500);
     order(client, "label", 1);
     receiver.wait_for(2);
@@ -140,7 +140,7 @@ fn redirects_count_as_failures_and_are_not_followed() {
     let (receiver, elsewhere) = (Receiver::new(), Receiver::new());
     let server = home().with("MINTAGE__WEBHOOKS__RETRIES", "0").start();
     let client = server.client();
-    put(client, "erp", &receiver, json!({}));
+    put(client, "erp", &receiver, &json!({}));
     receiver.answer_with(307, "location", &elsewhere.url());
     order(client, "label", 1);
     let delivery = wait_for_state(client, "erp", "dead");
@@ -167,7 +167,7 @@ fn redirects_count_as_failures_and_are_not_followed() {
 fn a_receiver_that_is_gone_is_told_no_more() {
     let (receiver, server) = (Receiver::new(), home().start());
     let client = server.client();
-    put(client, "erp", &receiver, json!({}));
+    put(client, "erp", &receiver, &json!({}));
     receiver.answer(410);
     order(client, "label", 1);
     let delivery = wait_for_state(client, "erp", "dead");
@@ -188,7 +188,7 @@ fn a_receiver_that_is_gone_is_told_no_more() {
 fn a_new_secret_and_the_old_one_overlap() {
     let (receiver, server) = (Receiver::new(), home().start());
     let client = server.client();
-    let first = put(client, "erp", &receiver, json!({}));
+    let first = put(client, "erp", &receiver, &json!({}));
     let rotate = |hours: u32| {
         let reply = client.post("/api/v1/webhooks/erp/rotate", &json!({"overlap_hours": hours}));
         assert_eq!(reply.status, 200, "{reply:?}");
@@ -218,7 +218,7 @@ fn a_new_secret_and_the_old_one_overlap() {
 fn secrets_are_stored_sealed_and_shown_once() {
     let home = home();
     let (receiver, server) = (Receiver::new(), home.start());
-    let secret = put(server.client(), "erp", &receiver, json!({}));
+    let secret = put(server.client(), "erp", &receiver, &json!({}));
     let shown = server.client().get("/api/v1/webhooks/erp").text;
     assert!(!shown.contains("secret\":") && !shown.contains(&secret), "{shown}");
     let log = server.stop();
@@ -236,7 +236,7 @@ fn secrets_are_stored_sealed_and_shown_once() {
 fn what_is_under_way_survives_a_crash() {
     let home = home();
     let (receiver, server) = (Receiver::new(), home.start());
-    put(server.client(), "erp", &receiver, json!({}));
+    put(server.client(), "erp", &receiver, &json!({}));
     receiver.answer(503);
     let batch = order(server.client(), "label", 1);
     receiver.wait_for(1);
@@ -266,9 +266,9 @@ fn nothing_is_sent_inside_unless_the_configuration_allows_it() {
 fn webhooks_are_listed_changed_and_deleted() {
     let (receiver, server) = (Receiver::new(), home().start());
     let client = server.client();
-    put(client, "b", &receiver, json!({}));
-    put(client, "a", &receiver, json!({"events": ["batch.cancelled"]}));
-    put(client, "a", &receiver, json!({"tenant": "OTHER"}));
+    put(client, "b", &receiver, &json!({}));
+    put(client, "a", &receiver, &json!({"events": ["batch.cancelled"]}));
+    put(client, "a", &receiver, &json!({"tenant": "OTHER"}));
     let names = |query: &str| {
         let listed = client.get(&format!("/api/v1/webhooks{query}")).body;
         let webhooks = listed["webhooks"].as_array().unwrap().clone();
@@ -312,7 +312,7 @@ fn tenants_see_their_own_webhooks_only() {
     let batch = home.create_key(&["--name", "batch", "--scope", "batch"]);
     let (receiver, server) = (Receiver::new(), home.start());
     let (admin, theirs) = (server.client_with(&admin), server.client_with(&theirs));
-    put(&admin, "erp", &receiver, json!({}));
+    put(&admin, "erp", &receiver, &json!({}));
     order(&admin, "label", 1);
     let delivery = wait_for_state(&admin, "erp", "delivered");
     let path = format!("/api/v1/deliveries/{}", delivery["id"].as_str().unwrap());
@@ -329,7 +329,7 @@ fn tenants_see_their_own_webhooks_only() {
 fn a_repeated_decision_is_made_once() {
     let (receiver, server) = (Receiver::new(), home().start());
     let client = server.client();
-    put(client, "erp", &receiver, json!({}));
+    put(client, "erp", &receiver, &json!({}));
     order(client, "label", 1);
     let delivery = wait_for_state(client, "erp", "delivered");
     let path = format!("/api/v1/deliveries/{}/replay", delivery["id"].as_str().unwrap());
