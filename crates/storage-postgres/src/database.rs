@@ -38,6 +38,13 @@ pub(crate) struct Limits {
     pub(crate) work: Duration,
 }
 
+impl Limits {
+    /// What is done on the way, and would do no harm if it were left out.
+    pub(crate) fn aside(self) -> Duration {
+        self.step / 4
+    }
+}
+
 /// One database.
 pub(crate) struct Database {
     /// Where it is, without user and password.

@@ -4,9 +4,12 @@
 mod orders;
 mod support;
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use orders::{new_order, new_type, ordered, terms, worker};
 use storage::{BatchStore, CODES_PER_TABLE, TypeId};
-use storage_postgres::PostgresStore;
+use storage_postgres::{PostgresSettings, PostgresStore};
 use support::Databases;
 use tokio_postgres::Client;
 
@@ -16,6 +19,13 @@ const FORBID: &str = "
     GRANT USAGE ON SCHEMA public TO CURRENT_USER";
 
 const ALLOW: &str = "GRANT ALL ON SCHEMA public TO CURRENT_USER";
+
+/// With time to wait for a table, however busy the machine is.
+async fn open(databases: &Databases) -> Arc<PostgresStore> {
+    let settings =
+        PostgresSettings { step_timeout: Duration::from_secs(20), ..databases.settings() };
+    PostgresStore::open(settings).await.unwrap()
+}
 
 async fn is_there(client: &Client, type_id: TypeId, number: u64) -> bool {
     let sql = format!("SELECT to_regclass('codes_{}_{number}') IS NOT NULL", type_id.0);
@@ -30,7 +40,7 @@ async fn rows(client: &Client, type_id: TypeId, number: u64) -> i64 {
 #[tokio::test]
 async fn the_first_table_comes_with_the_order() {
     let databases = Databases::create(1).await;
-    let store = PostgresStore::open(databases.settings()).await.unwrap();
+    let store = open(&databases).await;
     let client = databases.connect().await;
     let id = new_type(&store, "code").await;
     ordered(&store, &new_order(id, 3 * CODES_PER_TABLE - 10, 1_000_000, 20)).await;
@@ -42,7 +52,7 @@ async fn the_first_table_comes_with_the_order() {
 #[tokio::test]
 async fn writing_rows_makes_no_tables() {
     let databases = Databases::create(1).await;
-    let store = PostgresStore::open(databases.settings()).await.unwrap();
+    let store = open(&databases).await;
     let client = databases.connect().await;
     let id = new_type(&store, "code").await;
     ordered(&store, &new_order(id, CODES_PER_TABLE - 30, 60, 10)).await;
@@ -52,7 +62,7 @@ async fn writing_rows_makes_no_tables() {
     client.batch_execute(FORBID).await.unwrap();
     assert!(store.finish_chunk(&first, orders::NOW).await.unwrap());
     // Another instance has to find out that they are there.
-    let other = PostgresStore::open(databases.settings()).await.unwrap();
+    let other = open(&databases).await;
     for number in 1..6 {
         let store = if number % 2 == 0 { &store } else { &other };
         let chunk = store.claim_chunk(&worker(0), terms()).await.unwrap().unwrap();
@@ -66,7 +76,7 @@ async fn writing_rows_makes_no_tables() {
 #[tokio::test]
 async fn a_table_that_could_not_be_made_ahead_is_made_when_it_is_needed() {
     let databases = Databases::create(1).await;
-    let store = PostgresStore::open(databases.settings()).await.unwrap();
+    let store = open(&databases).await;
     let client = databases.connect().await;
     let id = new_type(&store, "code").await;
     client.batch_execute(FORBID).await.unwrap();

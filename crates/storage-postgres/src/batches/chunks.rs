@@ -1,7 +1,6 @@
 //! What happens to chunks, other than being finished.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use futures_util::future::join_all;
 use jiff::Timestamp;
@@ -31,9 +30,6 @@ const WORKERS: &str = "
 const ALIVE: &str = "
     SELECT name FROM instances
     WHERE name = ANY ($1) AND node IS NOT NULL AND expires_at > clock_timestamp()";
-
-/// How long a shard may take to say whether it has a chunk of a worker.
-const LOOK_MAX: Duration = Duration::from_millis(500);
 
 /// Which shards have given a chunk to this instance, the last one at the end.
 #[derive(Default)]
@@ -96,7 +92,10 @@ impl PostgresStore {
         let number = i64::from(worker.number);
         let params: [Param<'_>; 2] = [(&worker.instance, Type::TEXT), (&number, Type::INT8)];
         let answers = join_all(self.databases.iter().map(|shard| {
-            tokio::time::timeout(LOOK_MAX, shard.query(Repeat::Always, IS_HELD, &params))
+            tokio::time::timeout(
+                shard.limits.aside(),
+                shard.query(Repeat::Always, IS_HELD, &params),
+            )
         }));
         let found = answers.await.into_iter().enumerate().filter_map(|(place, answer)| {
             answer.is_ok_and(|rows| rows.is_ok_and(|rows| !rows.is_empty())).then_some(place)

@@ -1,7 +1,6 @@
 //! Tables of codes ahead of need, so that whoever writes rows finds them there.
 
 use std::ops::Range;
-use std::time::Duration;
 
 use storage::{CODES_PER_TABLE, Result, TypeId};
 
@@ -12,9 +11,6 @@ use crate::database::Database;
 /// The tables of so many serials behind a chunk are made when it is claimed, and in any case those of
 /// the chunk that follows. Usually that is more than all workers do at once.
 const SERIALS_AHEAD: u64 = CODES_PER_TABLE / 10;
-
-/// How long an order or a claim may wait for a table.
-const WAIT_MAX: Duration = Duration::from_millis(250);
 
 /// The serials whose tables should be there while somebody works on a chunk.
 pub(super) fn with_those_ahead(chunk: &Range<u64>) -> Range<u64> {
@@ -42,7 +38,7 @@ impl PostgresStore {
         serials: Range<u64>,
     ) {
         let make = self.make_tables(shard, type_id, serials);
-        match tokio::time::timeout(WAIT_MAX, make).await {
+        match tokio::time::timeout(shard.limits.aside(), make).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => tracing::debug!("no table of codes was made ahead: {error}"),
             Err(_) => tracing::debug!("no table of codes was made ahead: it takes too long"),
