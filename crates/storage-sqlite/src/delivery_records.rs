@@ -102,7 +102,7 @@ pub(crate) fn look(
     Ok(Some((record, attempts)))
 }
 
-/// Decides about a delivery. Whatever was claimed is not in force any more.
+/// Decides about a delivery. Abandoning ends a claim; there is none to be ended by a retry.
 pub(crate) fn decide(
     connection: &Connection,
     id: DeliveryId,
@@ -112,8 +112,8 @@ pub(crate) fn decide(
     let decided = connection
         .prepare_cached(match verdict {
             Verdict::Retry => {
-                "UPDATE deliveries SET state = 'pending', attempts = 0, token = token + 1,
-                     due_at = ?2, settled_at = NULL
+                "UPDATE deliveries SET state = 'pending', attempts = 0, due_at = ?2,
+                     settled_at = NULL
                  WHERE number = ?1 AND state <> 'pending'"
             }
             Verdict::Abandon => {

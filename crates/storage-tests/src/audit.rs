@@ -83,6 +83,7 @@ pub async fn deeds_are_listed_in_pages(fixture: &dyn Fixture) {
         let before = read.last().map(|(number, _)| *number);
         let page = store.deeds(&DeedFilter { before, limit: 7, ..every() }).await.unwrap();
         assert!(page.len() <= 7);
+        assert!(page.iter().all(|(number, _)| before.is_none_or(|before| *number < before)));
         if page.is_empty() {
             break;
         }

@@ -159,6 +159,7 @@ macro_rules! conformance {
                 a_batch_tells_each_time_it_needs_attention
                 a_silent_worker_is_told_of_when_its_chunk_dies
                 a_batch_tells_once_that_it_was_cancelled
+                what_happens_at_once_is_told_once
                 an_event_shows_its_batch_as_it_is_now
                 the_oldest_events_come_first
                 events_of_several_tenants_are_there
@@ -300,6 +301,7 @@ macro_rules! conformance {
                 what_is_given_up_on_is_dead
                 failed_attempts_are_logged_in_order
                 settling_twice_changes_nothing
+                who_settles_at_once_settles_once
                 an_old_claim_does_not_hold_up_the_others
                 unknown_deliveries_are_not_settled
                 deliveries_of_several_tenants_are_settled_together

@@ -1,5 +1,7 @@
 //! Events: batches that came to a state which others may want to know of.
 
+use std::sync::Arc;
+
 use storage::{Batch, BatchId, BatchOrder, BatchState, Event, Ledger, Ordered, Store, Verdict};
 
 use crate::Fixture;
@@ -127,6 +129,47 @@ pub async fn a_batch_tells_once_that_it_was_cancelled(fixture: &dyn Fixture) {
         (batches[1].id, BatchState::Cancelled, 11),
     ];
     assert_eq!(told(&*store).await, expected);
+}
+
+/// Chunks that die at once, or are finished at once, change the state of their batch once.
+pub async fn what_happens_at_once_is_told_once(fixture: &dyn Fixture) {
+    let store = open(fixture).await;
+    let id = new_sequence(&*store, "code").await;
+    let mut batches = Vec::new();
+    for _ in 0..3 {
+        batches.push(stored(&*store, id, 6 * CHUNK).await.id);
+    }
+    let mut chunks = Vec::new();
+    for _ in 0..18 {
+        chunks.push(claimed(&*store, 10).await);
+    }
+    let (completed, failed) = (batches[0], batches[1]);
+    let tasks: Vec<_> = chunks
+        .into_iter()
+        .map(|chunk| {
+            let store = Arc::clone(&store);
+            tokio::spawn(async move {
+                if chunk.batch == completed {
+                    store.finish_chunk(&chunk, at(11)).await.map(drop)
+                } else if chunk.batch == failed {
+                    store.fail_chunk(&chunk, "on purpose", None, at(11)).await.map(drop)
+                } else {
+                    store.cancel_batch(chunk.batch, at(11)).await.map(drop)
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap().unwrap();
+    }
+    let mut found = told(&*store).await;
+    found.sort_by_key(|(batch, ..)| *batch);
+    let expected = [
+        (batches[0], BatchState::Completed, 11),
+        (batches[1], BatchState::NeedsAttention, 11),
+        (batches[2], BatchState::Cancelled, 11),
+    ];
+    assert_eq!(found, expected);
 }
 
 /// Whoever is told late is told what is true.

@@ -128,6 +128,24 @@ pub async fn settling_twice_changes_nothing(fixture: &dyn Fixture) {
     }
 }
 
+pub async fn who_settles_at_once_settles_once(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    outbox.put("a", 5).await;
+    let delivery = outbox.claim_one(10).await;
+    let tasks: Vec<_> = (0..8)
+        .map(|_| {
+            let (outbox, delivery) = (outbox.clone(), delivery.clone());
+            tokio::spawn(async move { outbox.settle(&delivery, Next::Retry(at(50)), 12).await })
+        })
+        .collect();
+    let mut counted = 0;
+    for task in tasks {
+        counted += u32::from(task.await.unwrap());
+    }
+    assert_eq!(counted, 1);
+    assert_eq!(outbox.look(delivery.id).await.1.len(), 1, "and it is logged once");
+}
+
 pub async fn an_old_claim_does_not_hold_up_the_others(fixture: &dyn Fixture) {
     let outbox = Outbox::open(fixture).await;
     for key in ["a", "b", "c", "d"] {
