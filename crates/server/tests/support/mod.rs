@@ -32,7 +32,8 @@ const DEADLINE: Duration = Duration::from_secs(120);
 /// Data and settings, on which one server after the other can be started, and several at once
 /// where the data is in PostgreSQL.
 pub(crate) struct Home {
-    directory: TempDir,
+    /// Stays as long as a server is on it.
+    directory: Arc<TempDir>,
     database: Option<Database>,
     variables: Vec<(String, String)>,
     config: Option<PathBuf>,
@@ -52,7 +53,7 @@ impl Home {
 
     /// The same on the embedded store, for tests of what only it has: files, a disk, a lock.
     pub(crate) fn embedded() -> Self {
-        let directory = tempfile::tempdir().unwrap();
+        let directory = Arc::new(tempfile::tempdir().unwrap());
         let data = directory.path().join("data");
         let (variables, config, prelude) = (Vec::new(), None, None);
         let home = Self { directory, database: None, variables, config, prelude };
@@ -187,14 +188,14 @@ impl Home {
 
     /// Starts a server and waits until it listens.
     pub(crate) fn start(&self) -> Server {
-        Server::start(self.serve_command())
+        Server::start(self.serve_command(), Arc::clone(&self.directory))
     }
 
     /// Starts a process that only makes codes, several chunks at a time, and waits until it listens.
     pub(crate) fn start_worker(&self) -> Server {
         let mut command = self.process_command("worker");
         command.env("MINTAGE__BATCHES__WORKERS", "2");
-        Server::start(command)
+        Server::start(command, Arc::clone(&self.directory))
     }
 
     /// Starts a server that must refuse to run, and returns its exit code and its messages.
@@ -220,10 +221,11 @@ pub(crate) struct Server {
     stderr: Arc<Mutex<Vec<u8>>>,
     ended: Receiver<()>,
     client: Client,
+    _directory: Arc<TempDir>,
 }
 
 impl Server {
-    fn start(mut command: Command) -> Self {
+    fn start(mut command: Command, directory: Arc<TempDir>) -> Self {
         let mut child =
             command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
         let (stderr, ended) = collect(child.stderr.take().unwrap());
@@ -243,7 +245,7 @@ impl Server {
         let url = line.strip_prefix("Mintage is listening on ").expect(&line);
         let url = url.replace("//0.0.0.0:", "//127.0.0.1:");
         let client = Client::new(&url);
-        Self { child, url, stderr, ended, client }
+        Self { child, url, stderr, ended, client, _directory: directory }
     }
 
     /// A client without an API key.
