@@ -40,7 +40,7 @@ id_types:
   - { name: event, snowflake: {} }
   - { name: seal, random: { alphabet: crockford32, length: 16, check: iso7064 } }
   - { tenant: acme, name: cap, random: { alphabet: crockford32, length: 16 } }
-batches: { chunk_codes: 1000, retry_milliseconds: 200, silent_seconds: 5 }
+batches: { chunk_codes: 1000, retry_milliseconds: 200 }
 "#;
 
 /// Those that are issued one by one, as the test sees them.

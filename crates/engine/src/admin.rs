@@ -44,10 +44,13 @@ impl Engine {
         .await
     }
 
-    /// Deletes a tenant without types.
+    /// Deletes a tenant without types and webhooks.
     pub async fn remove_tenant(self: &Arc<Self>, name: String) -> Result<(), AdminError> {
         let engine = Arc::clone(self);
         to_the_end(async move {
+            if !engine.webhooks.list(Some(&name)).is_empty() {
+                return Err(AdminError::InUse);
+            }
             engine.catalogue.remove_tenant(&name).await?;
             engine.keys.set_tenant_rates(&engine.catalogue.tenants());
             Ok(())

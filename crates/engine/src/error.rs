@@ -83,8 +83,8 @@ pub enum AdminError {
     /// A key of the configuration exists with other settings.
     #[error("the API key {0} exists with other settings; revoke it and configure a new one")]
     KeyDiffers(String),
-    /// A tenant with types cannot be deleted.
-    #[error("the tenant still has ID types")]
+    /// A tenant with types or webhooks cannot be deleted.
+    #[error("the tenant still has ID types or webhooks")]
     InUse,
     /// The master key is not the one that the type's key was sealed with.
     #[error("the key of ID type {0} cannot be opened: the master key is not the right one")]

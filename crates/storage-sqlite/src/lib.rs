@@ -6,6 +6,7 @@ pub mod baseline;
 #[cfg(test)]
 mod batch_tests;
 mod batches;
+mod checkpoints;
 mod chunks;
 mod claims;
 mod codes;
@@ -42,6 +43,7 @@ use storage::{Result, Store};
 
 pub use error::OpenError;
 
+use checkpoints::Checkpoints;
 use error::StepResult;
 use instances::Joined;
 use open::Opened;
@@ -62,7 +64,9 @@ impl SqliteStore {
     /// dropped.
     pub fn open(directory: &Path) -> Result<Self, OpenError> {
         let Opened { file, writer, lock } = open::open(directory)?;
-        let writer = Writer::start(writer, lock)
+        let checkpoints = Checkpoints::start(&file)
+            .map_err(|source| OpenError::Database { file: file.clone(), source })?;
+        let writer = Writer::start(writer, checkpoints, lock)
             .map_err(|source| OpenError::NotWritable { directory: directory.to_owned(), source })?;
         Ok(Self { readers: Readers::new(file), writer, joined: Joined::default() })
     }

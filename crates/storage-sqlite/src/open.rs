@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
+use crate::checkpoints::LOG_PAGES_MAX;
 use crate::error::OpenError;
 
 const DATABASE: &str = "mintage.db";
@@ -103,6 +104,7 @@ fn open_writer(file: &Path) -> rusqlite::Result<Connection> {
     // FULL: a commit is on the disk before it returns, also in a power failure.
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
+    connection.pragma_update_and_check(None, "wal_autocheckpoint", LOG_PAGES_MAX, |_| Ok(()))?;
     connection.pragma_update_and_check(None, "journal_size_limit", LOG_BYTES_MAX, |_| Ok(()))?;
     Ok(connection)
 }

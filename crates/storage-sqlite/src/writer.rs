@@ -17,6 +17,7 @@ use rusqlite::Connection;
 use storage::{Result, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::checkpoints::Checkpoints;
 use crate::error::{StepResult, from_sqlite};
 
 /// Steps in one commit. Bounds how long the first of them waits for the others.
@@ -39,14 +40,17 @@ enum Order {
 }
 
 impl Writer {
-    /// Starts the thread. It keeps `held` until it has closed the connection.
+    /// Starts the thread. It keeps `held` until it has closed the connection, which it does last, because
+    /// the last one to be closed tidies up.
     pub(crate) fn start(
         connection: Connection,
+        checkpoints: Checkpoints,
         held: impl Send + 'static,
     ) -> std::io::Result<Self> {
         let (sender, orders) = mpsc::channel(WAITING_STEPS_MAX);
         let thread = thread::Builder::new().name("mintage-writer".to_owned()).spawn(move || {
-            let closing = work(&connection, orders);
+            let closing = work(&connection, &checkpoints, orders);
+            drop(checkpoints);
             drop(connection);
             drop(held);
             for done in closing {
@@ -160,7 +164,11 @@ fn message(panic: &(dyn Any + Send)) -> String {
 }
 
 /// Serves orders until the store is closed or dropped. Returns who waits for the end.
-fn work(connection: &Connection, mut orders: mpsc::Receiver<Order>) -> Vec<oneshot::Sender<()>> {
+fn work(
+    connection: &Connection,
+    checkpoints: &Checkpoints,
+    mut orders: mpsc::Receiver<Order>,
+) -> Vec<oneshot::Sender<()>> {
     let mut closing = Vec::new();
     let mut taken = Vec::with_capacity(GROUP_STEPS_MAX);
     while orders.blocking_recv_many(&mut taken, GROUP_STEPS_MAX) > 0 {
@@ -177,6 +185,7 @@ fn work(connection: &Connection, mut orders: mpsc::Receiver<Order>) -> Vec<onesh
         }
         if !group.is_empty() {
             run_group(connection, group);
+            checkpoints.note_commit();
         }
     }
     closing

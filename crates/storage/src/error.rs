@@ -18,8 +18,8 @@ pub enum StoreError {
     /// The tenant still has ID types.
     #[error("it is still in use")]
     InUse,
-    /// The type was changed meanwhile; the caller has to read it again.
-    #[error("the ID type was changed meanwhile")]
+    /// What the step was about was changed meanwhile; the caller has to read it again.
+    #[error("it was changed meanwhile")]
     Stale,
     /// What was read makes no sense. A person has to look.
     #[error("the store holds something unreadable: {0}")]

@@ -120,7 +120,7 @@ pub(crate) async fn put(
 
 /// Delete a tenant
 ///
-/// Only a tenant without ID types, retired ones included, can be deleted.
+/// Only a tenant without ID types, retired ones included, and without webhooks can be deleted.
 #[utoipa::path(delete, path = "/api/v1/tenants/{name}", tag = "Tenants",
     responses((status = 204), (status = 404, body = Problem), (status = 409, body = Problem)))]
 pub(crate) async fn delete(

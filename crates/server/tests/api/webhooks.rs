@@ -277,6 +277,10 @@ fn webhooks_are_listed_changed_and_deleted() {
     };
     assert_eq!(names(""), "OTHER/a default/a default/b");
     assert_eq!(names("?tenant=OTHER"), "OTHER/a");
+    put(client, "only", &receiver, &json!({"tenant": "NEW"}));
+    client.delete("/api/v1/tenants/NEW").problem(409, "in_use");
+    assert_eq!(client.delete("/api/v1/webhooks/only?tenant=NEW").status, 204);
+    assert_eq!(client.delete("/api/v1/tenants/NEW").status, 204);
     let changed = client
         .put("/api/v1/webhooks/a", &json!({"url": receiver.url(), "events": ["batch.completed"]}));
     assert_eq!((changed.status, &changed.body["events"]), (200, &json!(["batch.completed"])));
