@@ -95,7 +95,10 @@ fn types_and_tenants() {
     assert!(user.ok(&["tenants", "list"]).contains("ACME"));
     assert_eq!(user.ok(&["tenants", "delete", "ACME"]), "");
     let message = user.fails(&["tenants", "delete", "PROJ"]);
-    assert!(message.contains("(409)") && message.contains("still has ID types or webhooks"), "{message}");
+    assert!(
+        message.contains("(409)") && message.contains("still has ID types or webhooks"),
+        "{message}"
+    );
 }
 
 #[test]
