@@ -36,6 +36,14 @@ pub enum OpenError {
         /// Why not.
         what: String,
     },
+    /// Others were in the way. Worth trying again.
+    #[error("others are in the way in PostgreSQL at {address}: {what}")]
+    Collision {
+        /// Where.
+        address: String,
+        /// What the server says.
+        what: String,
+    },
     /// The role may not do what is needed.
     #[error(
         "the role for PostgreSQL at {address} lacks a right: {what}; it needs to create tables \
@@ -136,10 +144,11 @@ impl OpenError {
             Failure::Connection | Failure::NotSent | Failure::Overloaded => {
                 Self::Unreachable { address, what }
             }
+            Failure::RolledBack => Self::Collision { address, what },
             Failure::Statement if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => {
                 Self::Forbidden { address, what }
             }
-            _ => Self::Database { address, what },
+            Failure::Statement => Self::Database { address, what },
         }
     }
 }

@@ -69,8 +69,25 @@ struct Standing {
     refused: Option<i32>,
 }
 
-/// Brings a database up to date, under a lock and in one transaction, if it is not.
+/// How often a change of the schema is tried that gets into a deadlock with those who are at work.
+const COLLISIONS_MAX: u32 = 20;
+
+/// Brings a database up to date, if it is not.
 pub(crate) async fn migrate(database: &Database, series: &[Series]) -> Result<(), OpenError> {
+    let mut collisions = 0;
+    loop {
+        match try_to_migrate(database, series).await {
+            Err(OpenError::Collision { what, .. }) if collisions < COLLISIONS_MAX => {
+                collisions += 1;
+                tracing::info!(database = database.shown, "the migration is tried again: {what}");
+            }
+            result => return result,
+        }
+    }
+}
+
+/// The same under a lock and in one transaction.
+async fn try_to_migrate(database: &Database, series: &[Series]) -> Result<(), OpenError> {
     let failed = |error| OpenError::from_database(&database.shown, &error);
     let mut session = database.open_session().await?;
     let rows = session

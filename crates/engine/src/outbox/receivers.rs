@@ -130,9 +130,18 @@ impl Receivers {
         self.all.load().iter().find(|live| live.id() == id).cloned()
     }
 
-    /// Delivers nothing to a receiver any more, because it said so.
+    /// Delivers nothing to a receiver any more, because it said so; unless it was changed since, and so
+    /// the one that said it is not the one that is meant now.
     pub(crate) async fn disable(&self, live: &LiveReceiver, reason: &str) {
         let _one_at_a_time = self.change().await;
+        if let Err(problem) = self.reload().await {
+            warn!("cannot read the webhooks again: {problem}");
+            return;
+        }
+        let now = self.by_id(live.id());
+        if now.is_none_or(|now| now.stored.revision != live.stored.revision) {
+            return;
+        }
         let disabled = self.store.disable_receiver(live.id(), reason, self.clock.now()).await;
         let name = live.name();
         match disabled.map_err(AdminError::from) {

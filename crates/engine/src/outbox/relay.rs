@@ -1,6 +1,6 @@
 //! Claims deliveries, has them tried, and writes down how that went.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -83,10 +83,10 @@ impl Relay {
         while let Some(done) = self.under_way.try_join_next_with_id() {
             self.note(done);
         }
-        self.settle().await?;
+        let settled = self.settle().await;
         let wanted = self.wanted();
         if wanted.is_empty() {
-            return Ok(0);
+            return settled.map(|()| 0);
         }
         let now = self.outbox.common.now();
         let time = self.outbox.settings.timeout + CLAIM_MARGIN;
@@ -96,7 +96,7 @@ impl Relay {
         for delivery in claimed {
             self.begin(delivery);
         }
-        Ok(count)
+        settled.map(|()| count)
     }
 
     /// Whom to deliver to, and how much at most.
@@ -150,15 +150,31 @@ impl Relay {
         }
     }
 
-    /// Writes down what is over. Until that is done a lane stays as full as it is.
+    /// Writes down what is over, shard by shard: one that is down must not hold up the others. Until it
+    /// is done a lane stays as full as it is.
     async fn settle(&mut self) -> Result<(), StoreError> {
-        if self.done.is_empty() {
-            return Ok(());
+        let mut by_shard: BTreeMap<u16, Vec<Done>> = BTreeMap::new();
+        for done in std::mem::take(&mut self.done) {
+            by_shard.entry(done.outcome.delivery.shard()).or_default().push(done);
         }
-        let outcomes: Vec<_> = self.done.iter().map(|done| done.outcome.clone()).collect();
-        let settled =
-            self.outbox.common.store.settle_deliveries(&outcomes, self.outbox.common.now()).await?;
-        for (done, settled) in std::mem::take(&mut self.done).into_iter().zip(settled) {
+        let mut failure = None;
+        for done in by_shard.into_values() {
+            if let Err((done, problem)) = self.settle_on_shard(done).await {
+                self.done.extend(done);
+                failure = Some(problem);
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    async fn settle_on_shard(&mut self, done: Vec<Done>) -> Result<(), (Vec<Done>, StoreError)> {
+        let outcomes: Vec<_> = done.iter().map(|done| done.outcome.clone()).collect();
+        let common = &self.outbox.common;
+        let settled = match common.store.settle_deliveries(&outcomes, common.now()).await {
+            Ok(settled) => settled,
+            Err(problem) => return Err((done, problem)),
+        };
+        for (done, settled) in done.into_iter().zip(settled) {
             self.leave(done.receiver);
             if !settled {
                 let id = done.outcome.delivery.0;

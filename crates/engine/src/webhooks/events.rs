@@ -54,24 +54,35 @@ impl EventRouter {
     async fn route_all(&self) -> Result<(), AdminError> {
         loop {
             let events = self.common.store.events(EVENTS_AT_ONCE).await?;
-            let mut routed = 0;
+            if !events.is_empty() {
+                // Behind the events, so that a webhook which another instance has made before one of
+                // them happened is known.
+                self.catalogue.refresh().await?;
+                self.outbox.receivers.follow(self.catalogue.version()).await?;
+            }
+            let (mut routed, mut failure) = (0, None);
             for event in &events {
-                routed += usize::from(self.route(event).await?);
+                match self.route(event).await {
+                    Ok(done) => routed += usize::from(done),
+                    // Others may be on a shard that works.
+                    Err(problem) => failure = Some(problem),
+                }
             }
-            if routed == 0 {
-                return Ok(());
+            if routed > 0 {
+                self.outbox.wake();
             }
-            self.outbox.wake();
+            match failure {
+                Some(problem) => return Err(problem),
+                None if routed == 0 => return Ok(()),
+                None => {}
+            }
         }
     }
 
     /// False if another instance was faster, or if the type is too new to be known.
     async fn route(&self, event: &Event) -> Result<bool, AdminError> {
-        let Some(live) = self.catalogue.by_id(event.batch.type_id) else {
-            // Another instance has just made it.
-            self.catalogue.refresh().await?;
-            return Ok(false);
-        };
+        // Unknown only if another instance has just made it.
+        let Some(live) = self.catalogue.by_id(event.batch.type_id) else { return Ok(false) };
         let receivers = self.outbox.receivers.all();
         let deliveries: Vec<_> = match EventKind::of(event.state) {
             Some(kind) => {

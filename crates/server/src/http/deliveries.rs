@@ -169,7 +169,8 @@ pub(crate) async fn get(
 
 /// Send a delivery again
 ///
-/// At once, with all attempts and the same `webhook-id`, whether it has arrived or not.
+/// At once, with all attempts and the same `webhook-id`, whether it has arrived or not. One that is
+/// pending stays as it is.
 #[utoipa::path(post, path = "/api/v1/deliveries/{id}/replay", tag = "Webhooks",
     responses((status = 202, body = FullDeliveryBody), (status = 404, body = Problem)))]
 pub(crate) async fn replay(

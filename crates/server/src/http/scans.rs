@@ -253,7 +253,7 @@ pub(crate) async fn void(
     Query(tenant): Query<TenantQuery>,
     Body(body): Body,
 ) -> Response {
-    let about = format!("{type_name} {code}");
+    let about = format!("{:?} {type_name} {code}", tenant.tenant);
     post_once(&app, &headers, Scope::Batch, "void", &about, body, |app, caller, body| async move {
         let ReasonBody { reason } = read_json(&body)?;
         check_text("reason", &reason)?;

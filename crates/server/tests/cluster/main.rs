@@ -37,4 +37,5 @@ mod redis_outage;
 mod refill_lock;
 mod restarts;
 mod starting;
+mod webhooks;
 mod workers;

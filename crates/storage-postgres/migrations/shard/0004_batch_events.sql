@@ -3,11 +3,12 @@
 -- An instance of the release before goes on working: the functions that it calls are there with the
 -- parameters that it knows.
 
-ALTER TABLE batches ADD COLUMN notify text;
-
 -- `worker` is an instance, and this is which of its workers has the chunk. None is known of a claim
--- that an instance of the release before has made.
+-- that an instance of the release before has made. First, because a worker that writes codes holds its
+-- chunk and then wants the batch: whoever has the batch already would wait for it in vain.
 ALTER TABLE chunks ADD COLUMN worker_number bigint;
+
+ALTER TABLE batches ADD COLUMN notify text;
 
 -- States that batches have come to and that nobody has made deliveries of yet. A row is written in the
 -- step that changes the state, and deleted in the one that writes the deliveries. The table is almost
