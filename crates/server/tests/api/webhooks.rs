@@ -165,9 +165,10 @@ fn redirects_count_as_failures_and_are_not_followed() {
 
 #[test]
 fn a_receiver_that_is_gone_is_told_no_more() {
-    let (receiver, server) = (Receiver::new(), home().start());
+    let (receiver, other, server) = (Receiver::new(), Receiver::new(), home().start());
     let client = server.client();
     put(client, "erp", &receiver, &json!({}));
+    put(client, "other", &other, &json!({}));
     receiver.answer(410);
     order(client, "label", 1);
     let delivery = wait_for_state(client, "erp", "dead");
@@ -175,6 +176,8 @@ fn a_receiver_that_is_gone_is_told_no_more() {
     let webhook = client.get("/api/v1/webhooks/erp").body;
     assert!(webhook["disabled"]["reason"].as_str().unwrap().contains("410"), "{webhook}");
     order(client, "label", 1);
+    // It is decided for all webhooks together who is told.
+    other.wait_for(2);
     // Once somebody puts it again it is told of what happens from then on.
     receiver.answer(204);
     let again = client.put("/api/v1/webhooks/erp", &json!({"url": receiver.url()}));
