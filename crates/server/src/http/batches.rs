@@ -18,7 +18,9 @@ use super::auth::Caller;
 use super::extract::{Body, Path, Query};
 use super::paging::PageQuery;
 use super::problem::Problem;
-use super::request::{JsonBody, as_caller, idempotency_key, once, post_once, read_json};
+use super::request::{
+    JsonBody, as_caller, idempotency_key, once, post_once, read_json, read_number,
+};
 
 /// The longest name and reason, in characters, and the largest metadata, in bytes.
 const TEXT_CHARS_MAX: usize = 200;
@@ -404,9 +406,7 @@ fn read_cursor(text: &str) -> Result<BatchId, Problem> {
     read_id(text).map_err(|_| Problem::invalid("after must be the next of the page before."))
 }
 
-/// Reads the number of a batch. What cannot be one is not there.
+/// Reads the number of a batch.
 pub(super) fn read_id(text: &str) -> Result<BatchId, Problem> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let id = digits.then(|| text.parse().ok()).flatten();
-    id.map(BatchId).ok_or_else(|| Problem::not_found("batch"))
+    read_number(text, "batch").map(BatchId)
 }

@@ -16,7 +16,7 @@ use super::App;
 use super::extract::{Body, Path, Query};
 use super::paging::PageQuery;
 use super::problem::Problem;
-use super::request::{JsonBody, as_caller, post_once};
+use super::request::{JsonBody, as_caller, post_once, read_number};
 use super::types::TenantQuery;
 
 /// A delivery.
@@ -243,9 +243,7 @@ async fn read(
     })
 }
 
-/// Reads the number of a delivery. What cannot be one is not there.
+/// Reads the number of a delivery.
 fn read_id(text: &str) -> Result<DeliveryId, Problem> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let id = digits.then(|| text.parse().ok()).flatten();
-    id.map(DeliveryId).ok_or_else(|| Problem::not_found("delivery"))
+    read_number(text, "delivery").map(DeliveryId)
 }

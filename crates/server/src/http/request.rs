@@ -31,6 +31,13 @@ pub(crate) fn read_json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Pro
     })
 }
 
+/// Reads the number of something that a path names. What cannot be one is not there.
+pub(super) fn read_number(text: &str, what: &str) -> Result<i64, Problem> {
+    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.then(|| text.parse().ok()).flatten();
+    number.ok_or_else(|| Problem::not_found(what))
+}
+
 /// A JSON body on its way out.
 #[derive(Debug)]
 pub(crate) struct JsonBody {
