@@ -271,7 +271,7 @@ impl Pool {
     pub(crate) fn drain_log(&self) -> Account {
         let mut state = self.lock();
         state.in_log_queue = false;
-        self.warn_when_nearly_used_up(&mut state);
+        self.warn_about(&mut state);
         Account { groups: state.stock.drain_log(), held: state.stock.newly_held() }
     }
 
@@ -287,7 +287,12 @@ impl Pool {
         Some((groups, state.stock.drain_rest()))
     }
 
-    fn warn_when_nearly_used_up(&self, state: &mut State) {
+    /// Says so, once for each mark, when not much of the space is left.
+    pub(crate) fn warn_if_nearly_used_up(&self) {
+        self.warn_about(&mut self.lock());
+    }
+
+    fn warn_about(&self, state: &mut State) {
         let used = self.used_ratio(state);
         while let Some(mark) = WARN_AT.get(state.warnings).filter(|mark| used >= **mark) {
             let percent = mark * 100.0;

@@ -72,8 +72,10 @@ impl Issuer {
             if let Supply::Shared(shared) = &pool.supply
                 && let Ok(true) = shared.check(self.settings.watermark).await
             {
-                self.refiller.spawn_top_up(pool);
+                self.refiller.spawn_top_up(Arc::clone(&pool));
             }
+            // The level may have been out of date when the last IDs went into the log.
+            pool.warn_if_nearly_used_up();
         }
     }
 
