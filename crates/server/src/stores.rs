@@ -54,6 +54,12 @@ pub(crate) fn bare_rows_per_second(
     Ok(rows as f64 / took.as_secs_f64())
 }
 
+/// Has PostgreSQL at an address write what it has put off. False if that is not allowed.
+pub(crate) fn write_out(postgres: &str) -> anyhow::Result<bool> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(storage_postgres::baseline::write_out(postgres))?)
+}
+
 /// Longest wait for Redis at the start.
 const REDIS_WAIT: Duration = Duration::from_millis(500);
 

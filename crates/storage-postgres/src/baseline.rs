@@ -1,10 +1,12 @@
-//! The bare way of writing the rows of codes, for benchmarks to compare with: one binary COPY.
+//! What benchmarks need beside the store: the bare way of writing the rows of codes to compare with,
+//! which is one binary COPY, and a quiet database.
 
 use std::time::{Duration, Instant};
 
 use futures_util::SinkExt as _;
 use storage::BatchId;
 use tokio_postgres::NoTls;
+use tokio_postgres::error::SqlState;
 
 use crate::codes::copy_pieces;
 
@@ -15,14 +17,7 @@ pub async fn bare_copy(url: &str, rows: u64) -> Result<Duration, tokio_postgres:
     client
         .batch_execute(
             "DROP TABLE IF EXISTS mintage_baseline;
-             CREATE TABLE mintage_baseline (
-                 serial           bigint PRIMARY KEY,
-                 id               bigint NOT NULL,
-                 scans            bigint NOT NULL DEFAULT 0,
-                 first_scanned_at timestamptz,
-                 void_at          timestamptz,
-                 void_reason      text
-             )",
+             CREATE TABLE mintage_baseline (serial bigint PRIMARY KEY, id bigint NOT NULL)",
         )
         .await?;
     let started = Instant::now();
@@ -36,4 +31,19 @@ pub async fn bare_copy(url: &str, rows: u64) -> Result<Duration, tokio_postgres:
     let took = started.elapsed();
     client.batch_execute("DROP TABLE mintage_baseline").await?;
     Ok(took)
+}
+
+/// Has the server do now what it would do sooner or later about rows that are new, so that it does not do
+/// so while something else is measured.
+/// False if we are not allowed to: that takes the role `pg_checkpoint`.
+pub async fn write_out(url: &str) -> Result<bool, tokio_postgres::Error> {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await?;
+    tokio::spawn(connection);
+    // Each by itself: together they would be one transaction, in which neither is possible.
+    client.batch_execute("VACUUM (ANALYZE)").await?;
+    match client.batch_execute("CHECKPOINT").await {
+        Ok(()) => Ok(true),
+        Err(error) if error.code() == Some(&SqlState::INSUFFICIENT_PRIVILEGE) => Ok(false),
+        Err(error) => Err(error),
+    }
 }

@@ -12,13 +12,13 @@ use storage::{
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::PostgresStore;
 use crate::database::Repeat;
 use crate::error::corrupt;
 use crate::gaps::read_gap;
 use crate::session::Param;
 use crate::spans::{SpanColumns, read_serial, read_serials, read_span, write_serial};
 use crate::time::Time;
+use crate::{PostgresStore, shard_number};
 
 /// Draws, also as a part of filling a pool.
 pub(crate) const DRAW: &str = "
@@ -40,16 +40,12 @@ pub(crate) fn write_count(count: u64) -> i64 {
 }
 
 impl PostgresStore {
-    fn shard_number(span: &Span) -> i64 {
-        span.type_id.0.rem_euclid(crate::NUMBER_STEP)
-    }
-
     /// Spans by their shard.
     fn by_shard<'a>(spans: &'a [Span]) -> Vec<Vec<&'a Span>> {
         let mut sorted: Vec<&'a Span> = spans.iter().collect();
-        sorted.sort_by_key(|span| Self::shard_number(span));
+        sorted.sort_by_key(|span| shard_number(span.type_id));
         sorted
-            .chunk_by(|a, b| Self::shard_number(a) == Self::shard_number(b))
+            .chunk_by(|a, b| shard_number(a.type_id) == shard_number(b.type_id))
             .map(<[&Span]>::to_vec)
             .collect()
     }

@@ -13,6 +13,7 @@ mod gaps;
 mod instances;
 mod issues;
 mod keys;
+mod listen;
 mod lookup;
 mod losses;
 mod migrate;
@@ -45,6 +46,7 @@ use batches::Turns;
 use codes::CodeTables;
 use database::{Database, Repeat};
 use error::corrupt;
+use listen::{Listener, Orders};
 use open::Opened;
 use placements::Placements;
 use pools::Pools;
@@ -65,8 +67,9 @@ pub struct PostgresStore {
     placements: Placements,
     /// Whose turn it is to give a chunk.
     turns: Turns,
-    /// The task that looks after replicas, until the store is closed.
-    watch: Mutex<Option<JoinHandle<()>>>,
+    orders: Arc<Orders>,
+    /// The tasks that look after replicas and listen, until the store is closed.
+    tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl PostgresStore {
@@ -77,7 +80,7 @@ impl PostgresStore {
 
     /// Connects to every database and makes or changes what is needed there.
     pub async fn open(settings: PostgresSettings) -> Result<Arc<Self>, OpenError> {
-        let Opened { cluster, databases, replicas } = open::open(&settings).await?;
+        let Opened { cluster, databases, replicas, listeners } = open::open(&settings).await?;
         let store = Arc::new(Self {
             cluster,
             databases,
@@ -87,10 +90,13 @@ impl PostgresStore {
             code_tables: CodeTables::default(),
             placements: Placements::default(),
             turns: Turns::default(),
-            watch: Mutex::default(),
+            orders: Arc::default(),
+            tasks: Mutex::default(),
         });
-        let watch = tokio::spawn(replicas::watch(Arc::downgrade(&store)));
-        *store.watch.lock().unwrap_or_else(PoisonError::into_inner) = Some(watch);
+        let mut tasks = vec![tokio::spawn(replicas::watch(Arc::downgrade(&store)))];
+        let listen = |listener: Listener| tokio::spawn(listener.run(Arc::clone(&store.orders)));
+        tasks.extend(listeners.into_iter().map(listen));
+        *store.tasks.lock().unwrap_or_else(PoisonError::into_inner) = tasks;
         Ok(store)
     }
 
@@ -100,8 +106,7 @@ impl PostgresStore {
 
     /// Where the rows of a type are, if there can be such a type.
     fn shard_of(&self, id: TypeId) -> Option<&Database> {
-        let shard = usize::try_from(id.0.rem_euclid(NUMBER_STEP)).ok()?;
-        self.databases.get(shard)
+        self.databases.get(shard_number(id))
     }
 
     /// Where the rows of a type are.
@@ -123,17 +128,21 @@ impl PostgresStore {
     }
 }
 
+/// The number of the shard that a type is on.
+fn shard_number(id: TypeId) -> usize {
+    usize::try_from(id.0.rem_euclid(NUMBER_STEP)).expect("it is less than a byte holds")
+}
+
 impl Drop for PostgresStore {
     fn drop(&mut self) {
-        self.end_watch();
+        self.end_tasks();
     }
 }
 
 impl PostgresStore {
-    fn end_watch(&self) {
-        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(watch) = watch {
-            watch.abort();
+    fn end_tasks(&self) {
+        for task in self.tasks.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+            task.abort();
         }
     }
 }
@@ -159,7 +168,7 @@ impl Store for PostgresStore {
     }
 
     async fn close(&self) -> Result<()> {
-        self.end_watch();
+        self.end_tasks();
         for database in &self.databases {
             database.close();
         }

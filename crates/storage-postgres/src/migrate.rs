@@ -38,6 +38,7 @@ pub(crate) const SHARD: Series = Series {
         migration!("shard", "0003_batches", older_may_run: true),
         migration!("shard", "0004_batch_events", older_may_run: true),
         migration!("shard", "0005_deliveries", older_may_run: true),
+        migration!("shard", "0006_marks_and_orders", older_may_run: false),
     ],
 };
 

@@ -6,6 +6,7 @@ use tokio_postgres::types::Type;
 use crate::address::Address;
 use crate::database::Database;
 use crate::error::OpenError;
+use crate::listen::Listener;
 use crate::migrate::{self, CATALOGUE, SHARD};
 use crate::session::{Keep, Param};
 use crate::settings::SHARDS_MAX;
@@ -21,6 +22,8 @@ pub(crate) struct Opened {
     /// By shard number; the catalogue is the first.
     pub(crate) databases: Vec<Database>,
     pub(crate) replicas: Vec<Replica>,
+    /// None where a pooler is between us and the databases: it would keep to itself what it hears.
+    pub(crate) listeners: Vec<Listener>,
 }
 
 pub(crate) async fn open(settings: &PostgresSettings) -> Result<Opened, OpenError> {
@@ -32,10 +35,13 @@ pub(crate) async fn open(settings: &PostgresSettings) -> Result<Opened, OpenErro
         return Err(OpenError::Settings(format!("there can be {SHARDS_MAX} databases at most")));
     }
     let mut databases = Vec::new();
-    let mut replicas = Vec::new();
+    let (mut replicas, mut listeners) = (Vec::new(), Vec::new());
     for (shard, place) in configured.iter().enumerate() {
         let address = Address::read(&place.url, settings, true)?;
         databases.push(Database::new(&address, settings)?);
+        if settings.prepared_statements {
+            listeners.push(Listener::new(&address, settings)?);
+        }
         if let Some(url) = &place.replica {
             let address = Address::read(url, settings, false)?;
             replicas.push(Replica::new(shard, &address, settings)?);
@@ -49,7 +55,7 @@ pub(crate) async fn open(settings: &PostgresSettings) -> Result<Opened, OpenErro
         async move { set_up(database, settings, shard, Some(cluster)).await }
     }))
     .await?;
-    Ok(Opened { cluster, databases, replicas })
+    Ok(Opened { cluster, databases, replicas, listeners })
 }
 
 /// Makes one database ready and returns the name of its cluster. Without one, a new database

@@ -44,6 +44,13 @@ pub(crate) fn readings(store: &PostgresStore) -> Vec<Reading> {
             connections.retries as f64,
         );
     }
+    readings.extend(store.replicas.iter().map(|replica| Reading {
+        name: "replica_reads",
+        help: "Reads that a replica has answered in the place of its primary",
+        counter: true,
+        labels: vec![("shard", replica.shard.to_string()), ("replica", replica.shown().to_owned())],
+        value: replica.reads() as f64,
+    }));
     readings.extend(store.lags.latest().into_iter().map(|lag| Reading {
         name: "replica_lag_seconds",
         help: "How far a replica is behind its primary",

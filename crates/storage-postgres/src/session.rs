@@ -1,10 +1,13 @@
 //! One connection, for as long as a step needs it.
 
-use std::pin::pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::Poll;
 
 use bytes::Bytes;
 use deadpool_postgres::Object;
-use futures_util::SinkExt;
+use futures_util::future::{BoxFuture, MaybeDone, maybe_done};
+use futures_util::{FutureExt, SinkExt};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
 use tokio_postgres::types::{ToSql, Type};
@@ -14,6 +17,16 @@ use crate::error::Failure;
 /// A parameter and its type. The type is named so that a statement takes one round trip also where
 /// it is not prepared.
 pub(crate) type Param<'a> = (&'a (dyn ToSql + Sync), Type);
+
+/// A statement among others.
+pub(crate) struct Statement<'a> {
+    pub(crate) keep: Keep,
+    pub(crate) sql: String,
+    pub(crate) params: &'a [Param<'a>],
+}
+
+/// The rows of a statement that was sent, or is about to be.
+type Answer<'a> = MaybeDone<BoxFuture<'a, Result<Vec<Row>, tokio_postgres::Error>>>;
 
 /// Whether a statement is kept on its connection, ready to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -64,22 +77,21 @@ impl Session {
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
         self.in_order = false;
-        let result = if self.prepare && keep == Keep::Prepared {
-            self.query_prepared(sql, params).await
-        } else {
-            self.client().query_typed(sql, params).await
-        };
+        let result = self.run(keep, sql, params).await;
         self.ended(result)
     }
 
-    async fn query_prepared(
+    async fn run(
         &self,
+        keep: Keep,
         sql: &str,
         params: &[Param<'_>],
     ) -> Result<Vec<Row>, tokio_postgres::Error> {
-        let types: Vec<Type> = params.iter().map(|(_, ty)| ty.clone()).collect();
+        if !self.prepare || keep == Keep::Never {
+            return self.client().query_typed(sql, params).await;
+        }
+        let statement = self.client().prepare_typed_cached(sql, &types(params)).await?;
         let values: Vec<&(dyn ToSql + Sync)> = params.iter().map(|(value, _)| *value).collect();
-        let statement = self.client().prepare_typed_cached(sql, &types).await?;
         self.client().query(&statement, &values).await
     }
 
@@ -122,12 +134,57 @@ impl Session {
         lock_ms: u128,
     ) -> Result<(), tokio_postgres::Error> {
         self.in_transaction = true;
-        self.batch(&format!(
-            "BEGIN ISOLATION LEVEL READ COMMITTED;
-             SET LOCAL statement_timeout = {statement_ms};
-             SET LOCAL lock_timeout = {lock_ms}"
-        ))
-        .await
+        self.batch(&begin(statement_ms, lock_ms)).await
+    }
+
+    /// Runs statements in a transaction of their own, in this order: all or none. They are sent
+    /// together, so that it takes one round trip. Returns the rows of each.
+    pub(crate) async fn transact(
+        mut self,
+        statement_ms: u128,
+        lock_ms: u128,
+        statements: &[Statement<'_>],
+    ) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
+        self.in_order = false;
+        let result = self.send_together(begin(statement_ms, lock_ms), statements).await;
+        self.ended(result)
+    }
+
+    async fn send_together(
+        &self,
+        begin: String,
+        statements: &[Statement<'_>],
+    ) -> Result<Vec<Vec<Row>>, tokio_postgres::Error> {
+        // One that is not prepared yet would be passed by those behind it.
+        for Statement { keep, sql, params } in statements {
+            if self.prepare && *keep == Keep::Prepared {
+                self.client().prepare_typed_cached(sql, &types(params)).await?;
+            }
+        }
+        let mut answers: Vec<Answer<'_>> = vec![maybe_done(self.simple(begin).boxed())];
+        answers.extend(statements.iter().map(|Statement { keep, sql, params }| {
+            maybe_done(self.run(*keep, sql, params).boxed())
+        }));
+        answers.push(maybe_done(self.simple("COMMIT".to_owned()).boxed()));
+        // Polled in this order, they are sent in this order.
+        poll_fn(|context| {
+            let waiting = answers.iter_mut().map(|answer| answer.poll_unpin(context));
+            match waiting.filter(Poll::is_pending).count() {
+                0 => Poll::Ready(()),
+                _ => Poll::Pending,
+            }
+        })
+        .await;
+        // The first that fails is why those behind it fail. A commit after it undoes everything.
+        let outputs = answers.iter_mut().filter_map(|answer| Pin::new(answer).take_output());
+        let mut rows = outputs.collect::<Result<Vec<_>, _>>()?;
+        rows.pop();
+        rows.remove(0);
+        Ok(rows)
+    }
+
+    async fn simple(&self, sql: String) -> Result<Vec<Row>, tokio_postgres::Error> {
+        self.client().batch_execute(&sql).await.map(|()| Vec::new())
     }
 
     pub(crate) async fn commit(mut self) -> Result<(), tokio_postgres::Error> {
@@ -141,6 +198,18 @@ impl Session {
         self.in_transaction = false;
         Ok(())
     }
+}
+
+fn types(params: &[Param<'_>]) -> Vec<Type> {
+    params.iter().map(|(_, ty)| ty.clone()).collect()
+}
+
+fn begin(statement_ms: u128, lock_ms: u128) -> String {
+    format!(
+        "BEGIN ISOLATION LEVEL READ COMMITTED;
+         SET LOCAL statement_timeout = {statement_ms};
+         SET LOCAL lock_timeout = {lock_ms}"
+    )
 }
 
 impl Drop for Session {

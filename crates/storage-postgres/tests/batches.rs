@@ -100,7 +100,6 @@ async fn groups_of_scans_in_any_order_do_not_block_each_other() {
         batch: batch.id,
         ledger: Ledger::Stored,
         serial: batch.serials.start + position,
-        id: batch.id.code_id(position),
     };
     let tasks: Vec<_> = (0..6)
         .map(|task| {

@@ -16,14 +16,7 @@ pub fn bare_inserts(directory: &Path, rows: u64) -> rusqlite::Result<Duration> {
     connection.pragma_update_and_check(None, "journal_mode", "WAL", |_| Ok(()))?;
     connection.execute_batch(
         "DROP TABLE IF EXISTS codes;
-         CREATE TABLE codes (
-             serial           INTEGER PRIMARY KEY,
-             id               INTEGER NOT NULL,
-             scans            INTEGER NOT NULL DEFAULT 0,
-             first_scanned_at INTEGER,
-             void_at          INTEGER,
-             void_reason      TEXT
-         ) STRICT",
+         CREATE TABLE codes (serial INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT",
     )?;
     let started = Instant::now();
     let mut first = 0;

@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 use storage::{
     Batch, BatchFilter, BatchId, BatchOrder, BatchState, BatchStore, Chunk, ClaimTerms, DeadChunk,
-    DeadFilter, Ledger, Ordered, Result, TypeId, Verdict, Void, WorkerName,
+    DeadFilter, Ledger, Ordered, Result, TypeId, Verdict, Void, Wake, WorkerName,
 };
 
 use crate::error::{StepResult, corrupt};
@@ -167,6 +167,13 @@ fn made(connection: &Connection, id: BatchId) -> StepResult<Vec<Range<u64>>> {
 
 #[async_trait]
 impl BatchStore for SqliteStore {
+    // There is no other instance.
+    fn on_order(&self, _wake: Wake) {}
+
+    fn hears_of_orders(&self) -> bool {
+        true
+    }
+
     async fn order_batch(&self, order: &BatchOrder) -> Result<Ordered> {
         let order = order.clone();
         self.writer.run(move |connection| orders::order(connection, &order)).await

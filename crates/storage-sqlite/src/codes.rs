@@ -22,6 +22,11 @@ fn table(type_id: TypeId, serial: u64) -> String {
     format!("codes_{}_{}", type_id.0, serial / CODES_PER_TABLE)
 }
 
+/// The table of what happened to codes of a table.
+fn table_of_marks(type_id: TypeId, serial: u64) -> String {
+    format!("marks_{}_{}", type_id.0, serial / CODES_PER_TABLE)
+}
+
 /// The parts of some serials that are in one table each.
 fn parts(serials: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     let mut start = serials.start;
@@ -34,18 +39,46 @@ fn parts(serials: Range<u64>) -> impl Iterator<Item = Range<u64>> {
 }
 
 /// Makes a table if it is not there. The serial is the row's own number, so that rows in order of
-/// serials are appended, which is the cheapest insert there is.
+/// serials are appended, which is the cheapest insert there is. Rows are never changed.
 fn make_table(connection: &Connection, table: &str) -> StepResult<()> {
+    if !connection.table_exists(None, table)? {
+        connection.execute_batch(&format!(
+            "CREATE TABLE {table} (serial INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT"
+        ))?;
+    }
+    Ok(())
+}
+
+/// Makes a table for what happens to codes, if it is not there. It has only those that something
+/// happened to, so that its pages are few and counting a scan seldom brings a new one into the log.
+fn make_table_of_marks(connection: &Connection, table: &str) -> rusqlite::Result<()> {
     if !connection.table_exists(None, table)? {
         connection.execute_batch(&format!(
             "CREATE TABLE {table} (
                  serial           INTEGER PRIMARY KEY,
-                 id               INTEGER NOT NULL,
                  scans            INTEGER NOT NULL DEFAULT 0,
                  first_scanned_at INTEGER,
                  void_at          INTEGER,
                  void_reason      TEXT
              ) STRICT"
+        ))?;
+    }
+    Ok(())
+}
+
+/// Moves what happened to codes from their own rows, where earlier releases kept it. The columns stay:
+/// to drop them would write every row again.
+pub(crate) fn move_marks(connection: &Connection) -> rusqlite::Result<()> {
+    let tables: Vec<String> = connection
+        .prepare("SELECT name FROM sqlite_schema WHERE type = 'table' AND name GLOB 'codes_*_*'")?
+        .query_map([], |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for codes in tables {
+        let marks = codes.replacen("codes", "marks", 1);
+        make_table_of_marks(connection, &marks)?;
+        connection.execute_batch(&format!(
+            "INSERT INTO {marks} (serial, {STATUS}) SELECT serial, {STATUS} FROM {codes}
+             WHERE scans > 0 OR void_at IS NOT NULL"
         ))?;
     }
     Ok(())
@@ -113,6 +146,22 @@ fn read_status(row: &Row<'_>) -> rusqlite::Result<CodeStatus> {
     })
 }
 
+/// Whether a code of a batch was made: a stored one has a row.
+fn was_made(connection: &Connection, key: &CodeKey, origin: &Origin) -> StepResult<bool> {
+    if !origin.serials.contains(&key.serial) {
+        return Ok(false);
+    }
+    if origin.ledger == Ledger::Derived {
+        return Ok(true);
+    }
+    let table = table(key.type_id, key.serial);
+    if !connection.table_exists(None, table.as_str())? {
+        return Ok(false);
+    }
+    let sql = format!("SELECT 1 FROM {table} WHERE serial = ?1");
+    Ok(connection.prepare_cached(&sql)?.exists([key.serial])?)
+}
+
 /// What happens to a code.
 #[derive(Clone, Copy)]
 enum Event<'a> {
@@ -120,7 +169,7 @@ enum Event<'a> {
     Voided(&'a str),
 }
 
-/// Lets something happen to a code of a known batch, if the code is there.
+/// Lets something happen to a code of a known batch, if the code was made.
 fn happen(
     connection: &Connection,
     key: &CodeKey,
@@ -128,32 +177,26 @@ fn happen(
     event: Event<'_>,
     now: Timestamp,
 ) -> StepResult<Option<CodeStatus>> {
-    if !origin.serials.contains(&key.serial) {
+    if !was_made(connection, key, origin)? {
         return Ok(None);
     }
-    let table = table(key.type_id, key.serial);
-    match origin.ledger {
-        Ledger::Stored if !connection.table_exists(None, table.as_str())? => return Ok(None),
-        Ledger::Stored => {}
-        Ledger::Derived => {
-            make_table(connection, &table)?;
-            connection
-                .prepare_cached(&format!(
-                    "INSERT INTO {table} (serial, id) VALUES (?1, ?2) ON CONFLICT DO NOTHING"
-                ))?
-                .execute(params![key.serial, key.id])?;
-        }
-    }
-    let change = match event {
-        Event::Scanned(_) => {
-            "scans = scans + ?2, first_scanned_at = coalesce(first_scanned_at, ?3)"
-        }
-        Event::Voided(_) => {
-            "void_reason = coalesce(void_reason, ?2), void_at = coalesce(void_at, ?3)"
-        }
+    let table = table_of_marks(key.type_id, key.serial);
+    make_table_of_marks(connection, &table)?;
+    let (columns, change) = match event {
+        Event::Scanned(_) => (
+            "scans, first_scanned_at",
+            "scans = scans + excluded.scans,
+             first_scanned_at = coalesce(first_scanned_at, excluded.first_scanned_at)",
+        ),
+        Event::Voided(_) => (
+            "void_reason, void_at",
+            "void_reason = coalesce(void_reason, excluded.void_reason),
+             void_at = coalesce(void_at, excluded.void_at)",
+        ),
     };
     let mut statement = connection.prepare_cached(&format!(
-        "UPDATE {table} SET {change} WHERE serial = ?1 RETURNING {STATUS}"
+        "INSERT INTO {table} (serial, {columns}) VALUES (?1, ?2, ?3)
+         ON CONFLICT (serial) DO UPDATE SET {change} RETURNING {STATUS}"
     ))?;
     let status = match event {
         Event::Scanned(scans) => {
@@ -163,7 +206,7 @@ fn happen(
             statement.query_one(params![key.serial, reason, Millis(now)], read_status)
         }
     };
-    Ok(status.optional()?.map(|status| with_recall(status, origin)))
+    Ok(Some(with_recall(status?, origin)))
 }
 
 /// What is known of the code itself comes first.
@@ -205,10 +248,10 @@ fn void(
 
 fn look(connection: &Connection, key: &CodeKey) -> StepResult<Option<CodeStatus>> {
     let Some(origin) = origin(connection, key)? else { return Ok(None) };
-    if !origin.serials.contains(&key.serial) {
+    if !was_made(connection, key, &origin)? {
         return Ok(None);
     }
-    let table = table(key.type_id, key.serial);
+    let table = table_of_marks(key.type_id, key.serial);
     let found = if connection.table_exists(None, table.as_str())? {
         connection
             .prepare_cached(&format!("SELECT {STATUS} FROM {table} WHERE serial = ?1"))?
@@ -218,11 +261,7 @@ fn look(connection: &Connection, key: &CodeKey) -> StepResult<Option<CodeStatus>
         None
     };
     let untouched = CodeStatus { scans: 0, first_scanned_at: None, void: None };
-    let status = match origin.ledger {
-        Ledger::Stored => found,
-        Ledger::Derived => Some(found.unwrap_or(untouched)),
-    };
-    Ok(status.map(|status| with_recall(status, &origin)))
+    Ok(Some(with_recall(found.unwrap_or(untouched), &origin)))
 }
 
 #[async_trait]

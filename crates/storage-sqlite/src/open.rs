@@ -8,17 +8,22 @@ use std::time::Duration;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use crate::checkpoints::LOG_PAGES_MAX;
+use crate::codes;
 use crate::error::OpenError;
 
 const DATABASE: &str = "mintage.db";
 const LOCK: &str = "mintage.lock";
 
+/// One step of the schema.
+type Migration = fn(&Connection) -> rusqlite::Result<()>;
+
 /// Each migration in its place: the first makes version 1 of an empty file.
-const MIGRATIONS: [&str; 4] = [
-    include_str!("../migrations/0001_first_tables.sql"),
-    include_str!("../migrations/0002_revisions_and_holders.sql"),
-    include_str!("../migrations/0003_batches.sql"),
-    include_str!("../migrations/0004_outbox.sql"),
+const MIGRATIONS: [Migration; 5] = [
+    |file| file.execute_batch(include_str!("../migrations/0001_first_tables.sql")),
+    |file| file.execute_batch(include_str!("../migrations/0002_revisions_and_holders.sql")),
+    |file| file.execute_batch(include_str!("../migrations/0003_batches.sql")),
+    |file| file.execute_batch(include_str!("../migrations/0004_outbox.sql")),
+    codes::move_marks,
 ];
 
 /// As in the first migration. Zero in a file that nobody has claimed.
@@ -118,8 +123,8 @@ fn migrate(connection: &mut Connection, file: &Path) -> Result<(), OpenError> {
     }
     let done =
         usize::try_from(found).map_err(|_| OpenError::NotADatabase { file: file.to_owned() })?;
-    for (number, sql) in (1_i64..).zip(MIGRATIONS).skip(done) {
-        apply(connection, number, sql).map_err(|error| explain(file, error))?;
+    for (number, migration) in (1_i64..).zip(MIGRATIONS).skip(done) {
+        apply(connection, number, migration).map_err(|error| explain(file, error))?;
     }
     Ok(())
 }
@@ -139,9 +144,9 @@ fn version(connection: &Connection, file: &Path) -> Result<i64, OpenError> {
     }
 }
 
-fn apply(connection: &mut Connection, number: i64, sql: &str) -> rusqlite::Result<()> {
+fn apply(connection: &mut Connection, number: i64, migration: Migration) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    transaction.execute_batch(sql)?;
+    migration(&transaction)?;
     transaction.pragma_update(None, "user_version", number)?;
     transaction.commit()
 }

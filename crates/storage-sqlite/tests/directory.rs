@@ -8,7 +8,7 @@ use idgen::spec::{IdType, Kind, SequenceSpec};
 use jiff::Timestamp;
 use storage::{
     AnswerClaim, AnswerKey, AnswerStore, BatchId, BatchState, BatchStore, ClaimTerms, Claimant,
-    CounterStore, Draw, OutboxStore, TypeId, TypeStore, WorkerName,
+    CodeKey, CodeStore, CounterStore, Draw, Ledger, OutboxStore, TypeId, TypeStore, WorkerName,
 };
 use storage_sqlite::{OpenError, SqliteStore};
 use tempfile::TempDir;
@@ -175,6 +175,68 @@ fn write_third_release(directory: &Path) {
             )
             .unwrap();
     });
+}
+
+/// The same with codes that something has happened to: of four, one was scanned, one is void and was
+/// scanned, one is void.
+fn write_marks_of_third_release(directory: &Path) {
+    with_file(directory, |connection| {
+        connection
+            .execute_batch(
+                "INSERT INTO batches (id, tenant, type_id, start, stop, chunk_serials, derived,
+                     state, made, key_id, created_at, started_at)
+                 VALUES (2000, 'acme', 7, 40, 44, 4, 0, 'completed', 4, 0, 0, 0);
+                 CREATE TABLE codes_7_0 (
+                     serial           INTEGER PRIMARY KEY,
+                     id               INTEGER NOT NULL,
+                     scans            INTEGER NOT NULL DEFAULT 0,
+                     first_scanned_at INTEGER,
+                     void_at          INTEGER,
+                     void_reason      TEXT
+                 ) STRICT;
+                 INSERT INTO codes_7_0 VALUES
+                     (40, 1, 0, NULL, NULL, NULL), (41, 2, 3, 1000, NULL, NULL),
+                     (42, 3, 1, 2000, 3000, 'stolen'), (43, 4, 0, NULL, 4000, 'lost');",
+            )
+            .unwrap();
+    });
+}
+
+#[tokio::test]
+async fn what_happened_to_codes_under_an_earlier_release_is_kept() {
+    let (_parent, directory) = temporary();
+    write_third_release(&directory);
+    write_marks_of_third_release(&directory);
+    let store = SqliteStore::open(&directory).unwrap();
+    let key = |serial| CodeKey {
+        type_id: TypeId(7),
+        batch: BatchId(2000),
+        ledger: Ledger::Stored,
+        serial,
+    };
+    let mut found = Vec::new();
+    for serial in 40..45 {
+        let status = store.code(&key(serial)).await.unwrap();
+        found.push(status.map(|status| {
+            let void = status.void.map(|void| (void.at.as_second(), void.reason));
+            (status.scans, status.first_scanned_at.map(Timestamp::as_second), void)
+        }));
+    }
+    let void = |at, reason: &str| Some((at, reason.to_owned()));
+    assert_eq!(
+        found,
+        [
+            Some((0, None, None)),
+            Some((3, Some(1), None)),
+            Some((1, Some(2), void(3, "stolen"))),
+            Some((0, None, void(4, "lost"))),
+            None
+        ]
+    );
+    let scans = [(key(40), 1), (key(41), 1)];
+    let statuses = store.scan(&scans, Timestamp::UNIX_EPOCH).await.unwrap();
+    let scans: Vec<_> = statuses.into_iter().map(|status| status.unwrap().scans).collect();
+    assert_eq!(scans, [1, 4]);
 }
 
 #[tokio::test]

@@ -148,6 +148,5 @@ pub(crate) fn code(batch: &Batch, position: u64) -> CodeKey {
         batch: batch.id,
         ledger: batch.ledger,
         serial: batch.serials.start + position,
-        id: batch.id.code_id(position),
     }
 }

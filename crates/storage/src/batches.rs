@@ -10,6 +10,7 @@
 //! ```
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -322,9 +323,19 @@ pub enum Verdict {
     Abandon,
 }
 
+/// Wakes whoever looks for work.
+pub type Wake = Arc<dyn Fn() + Send + Sync>;
+
 /// Remembers batches and their chunks.
 #[async_trait]
 pub trait BatchStore {
+    /// Has this called, from now on, when another instance has taken an order for a stored batch. It
+    /// may be called without a reason.
+    fn on_order(&self, wake: Wake);
+
+    /// Whether orders of other instances are heard of. While they are not, somebody has to look.
+    fn hears_of_orders(&self) -> bool;
+
     /// Draws the serials and takes the order on record, in one step. Marks the type as used.
     /// [`StoreError::Stale`](crate::StoreError) if the type has another revision,
     /// [`StoreError::NotFound`](crate::StoreError) if it is not there or retired. A

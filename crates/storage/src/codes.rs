@@ -21,8 +21,6 @@ pub struct CodeKey {
     pub ledger: Ledger,
     /// Its serial.
     pub serial: u64,
-    /// Its ID.
-    pub id: i64,
 }
 
 /// A code as it is after something happened to it.

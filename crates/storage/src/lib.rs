@@ -20,7 +20,7 @@ pub use answers::{Answer, AnswerClaim, AnswerKey, AnswerStore, Claimant};
 pub use audit::{AuditStore, Deed, DeedFilter};
 pub use batches::{
     Batch, BatchFilter, BatchId, BatchOrder, BatchState, BatchStore, Chunk, ClaimTerms, DeadChunk,
-    DeadFilter, Ordered, SNOWFLAKE_EPOCH_MS, SNOWFLAKES_PER_MS, Verdict, Void, WorkerName,
+    DeadFilter, Ordered, SNOWFLAKE_EPOCH_MS, SNOWFLAKES_PER_MS, Verdict, Void, Wake, WorkerName,
 };
 pub use codes::{CODES_PER_TABLE, CodeKey, CodeStatus, CodeStore};
 pub use counters::{CounterStore, Draw, GivenBack, Losses, Span, pool_holder};

@@ -54,7 +54,7 @@ pub struct Batches {
     metrics: Arc<EngineMetrics>,
     settings: BatchSettings,
     /// Wakes idle workers of this instance.
-    work: Notify,
+    work: Arc<Notify>,
     /// Says that a batch may have come to a state which others want to know of.
     news: Arc<Notify>,
 }
@@ -67,7 +67,13 @@ impl Batches {
         news: Arc<Notify>,
     ) -> Arc<Self> {
         let Common { store, clock, metrics, .. } = common.clone();
-        let work = Notify::new();
+        let work = Arc::new(Notify::new());
+        let wake = Arc::downgrade(&work);
+        store.on_order(Arc::new(move || {
+            if let Some(work) = wake.upgrade() {
+                work.notify_waiters();
+            }
+        }));
         Arc::new(Self { store, catalogue, clock, metrics, settings, work, news })
     }
 

@@ -11,9 +11,12 @@ use tracing::{debug, error, info, warn};
 use super::Batches;
 use crate::surroundings::Entropy;
 
-/// How often an idle worker looks for orders that other instances have taken. Work has to start within
-/// a tenth of a second.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// How often an idle worker looks for chunks whose time has come, or whose worker is gone.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// The same while nobody tells of the orders that other instances take. Work has to start within a
+/// tenth of a second.
+const LOOK_FOR_ORDERS_EVERY: Duration = Duration::from_millis(50);
 
 /// The longest wait between two attempts at a chunk.
 const RETRY_MAX: SignedDuration = SignedDuration::from_hours(24);
@@ -43,7 +46,11 @@ impl Worker {
             let pause = match self.step(&stop).await {
                 Ok(worked) => {
                     failing = false;
-                    if worked { Duration::ZERO } else { LOOK_EVERY }
+                    match worked {
+                        true => Duration::ZERO,
+                        false if self.batches.store.hears_of_orders() => LOOK_EVERY,
+                        false => LOOK_FOR_ORDERS_EVERY,
+                    }
                 }
                 Err(problem) => {
                     if !std::mem::replace(&mut failing, true) {

@@ -13,6 +13,10 @@ use crate::surroundings::Clock;
 /// Scans that are written together at most.
 const GROUP_MAX: usize = 512;
 
+/// Groups of one type that are written at once: while one waits for the disk, the store can work on
+/// the next.
+const GROUPS_AT_ONCE: usize = 2;
+
 type Answer = Result<Option<CodeStatus>, IssueError>;
 
 /// A scan that waits.
@@ -21,8 +25,16 @@ struct Waiting {
     answer: oneshot::Sender<Answer>,
 }
 
-/// Scans by type. A type that is in here is being worked on.
-type Queues = HashMap<TypeId, Vec<Waiting>>;
+/// Scans of one type.
+#[derive(Default)]
+struct Queue {
+    waiting: Vec<Waiting>,
+    /// How many write groups of it.
+    workers: usize,
+}
+
+/// A type that is in here is being worked on.
+type Queues = HashMap<TypeId, Queue>;
 
 pub(super) struct Desk {
     shared: Arc<Shared>,
@@ -42,18 +54,7 @@ impl Desk {
     /// Counts a scan. It is counted even if whoever waits for it goes away.
     pub(super) async fn scan(&self, key: CodeKey) -> Result<Option<CodeStatus>, IssueError> {
         let (answer, receiver) = oneshot::channel();
-        let waiting = Waiting { key, answer };
-        let idle = match self.shared.lock().entry(key.type_id) {
-            std::collections::hash_map::Entry::Occupied(mut queue) => {
-                queue.get_mut().push(waiting);
-                false
-            }
-            std::collections::hash_map::Entry::Vacant(place) => {
-                place.insert(vec![waiting]);
-                true
-            }
-        };
-        if idle {
+        if self.shared.enqueue(Waiting { key, answer }) {
             tokio::spawn(Arc::clone(&self.shared).work(key.type_id));
         }
         let interrupted = |_| IssueError::Unavailable("the scan was interrupted".to_owned());
@@ -64,6 +65,16 @@ impl Desk {
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Queues> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a scan wait, and says whether one more worker is wanted.
+    fn enqueue(&self, waiting: Waiting) -> bool {
+        let mut queues = self.lock();
+        let queue = queues.entry(waiting.key.type_id).or_default();
+        queue.waiting.push(waiting);
+        let wanted = queue.workers < GROUPS_AT_ONCE;
+        queue.workers += usize::from(wanted);
+        wanted
     }
 
     /// Writes what waits for a type, until nothing does.
@@ -85,12 +96,15 @@ impl Shared {
     fn next_group(&self, type_id: TypeId) -> Option<Vec<Waiting>> {
         let mut queues = self.lock();
         let queue = queues.get_mut(&type_id)?;
-        if queue.is_empty() {
-            queues.remove(&type_id);
+        if queue.waiting.is_empty() {
+            queue.workers -= 1;
+            if queue.workers == 0 {
+                queues.remove(&type_id);
+            }
             return None;
         }
-        let rest = queue.split_off(queue.len().min(GROUP_MAX));
-        Some(std::mem::replace(queue, rest))
+        let rest = queue.waiting.split_off(queue.waiting.len().min(GROUP_MAX));
+        Some(std::mem::replace(&mut queue.waiting, rest))
     }
 }
 
@@ -143,7 +157,7 @@ mod tests {
     fn waiting(serial: u64) -> (Waiting, oneshot::Receiver<Answer>) {
         let (answer, receiver) = oneshot::channel();
         let (type_id, batch) = (TypeId(1), BatchId(1));
-        let key = CodeKey { type_id, batch, ledger: Ledger::Stored, serial, id: 0 };
+        let key = CodeKey { type_id, batch, ledger: Ledger::Stored, serial };
         (Waiting { key, answer }, receiver)
     }
 

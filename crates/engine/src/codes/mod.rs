@@ -71,7 +71,7 @@ impl Codes {
     /// Verifies a code and counts the scan.
     pub async fn scan(&self, live: &LiveType, code: &str) -> Result<Scan, IssueError> {
         let scan = match self.key(live, code).await? {
-            Ok(key) => found(key, self.desk.scan(key).await?),
+            Ok((key, batch)) => found(key, &batch, self.desk.scan(key).await?),
             Err(unknown) => Scan::Unknown(unknown),
         };
         match &scan {
@@ -84,7 +84,7 @@ impl Codes {
     /// Tells how a code stands, without counting.
     pub async fn look(&self, live: &LiveType, code: &str) -> Result<Scan, IssueError> {
         match self.key(live, code).await? {
-            Ok(key) => Ok(found(key, self.store.code(&key).await?)),
+            Ok((key, batch)) => Ok(found(key, &batch, self.store.code(&key).await?)),
             Err(unknown) => Ok(Scan::Unknown(unknown)),
         }
     }
@@ -120,7 +120,10 @@ impl Codes {
         reason: &str,
     ) -> Result<Scan, IssueError> {
         match self.key(live, code).await? {
-            Ok(key) => Ok(found(key, self.store.void_code(&key, reason, self.clock.now()).await?)),
+            Ok((key, batch)) => {
+                let status = self.store.void_code(&key, reason, self.clock.now()).await?;
+                Ok(found(key, &batch, status))
+            }
             Err(unknown) => Ok(Scan::Unknown(unknown)),
         }
     }
@@ -131,7 +134,7 @@ impl Codes {
         &self,
         live: &LiveType,
         code: &str,
-    ) -> Result<Result<CodeKey, Unknown>, IssueError> {
+    ) -> Result<Result<(CodeKey, BatchRange), Unknown>, IssueError> {
         let Format::Random(format) = live.format() else {
             return Ok(Err(Unknown::NeverMade));
         };
@@ -143,18 +146,18 @@ impl Codes {
         let Some(batch) = self.ranges.find(type_id, serial).await? else {
             return Ok(Err(Unknown::NeverMade));
         };
-        Ok(Ok(code_key(live, serial, &batch)))
+        Ok(Ok((code_key(live, serial, &batch), batch)))
     }
 }
 
 /// A code of a batch by its serial.
 fn code_key(live: &LiveType, serial: u64, batch: &BatchRange) -> CodeKey {
-    let id = batch.id.code_id(serial - batch.serials.start);
-    CodeKey { type_id: live.stored().id, batch: batch.id, ledger: batch.ledger, serial, id }
+    CodeKey { type_id: live.stored().id, batch: batch.id, ledger: batch.ledger, serial }
 }
 
-fn found(key: CodeKey, status: Option<CodeStatus>) -> Scan {
-    let CodeKey { batch, serial, id, .. } = key;
+fn found(key: CodeKey, range: &BatchRange, status: Option<CodeStatus>) -> Scan {
+    let CodeKey { batch, serial, .. } = key;
+    let id = batch.code_id(serial - range.serials.start);
     status.map_or(Scan::Unknown(Unknown::NeverMade), |status| Scan::Known {
         batch,
         serial,

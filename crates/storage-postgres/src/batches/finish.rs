@@ -56,7 +56,7 @@ async fn write(shard: &Database, chunk: &Chunk, tables: &[CodeTable], now: Time)
     }
     for ((_, serials), table) in parts(&chunk.serials).zip(tables) {
         let position = chunk.position + (serials.start - chunk.serials.start);
-        let sql = format!("COPY {} (serial, id) FROM STDIN (FORMAT binary)", table.name);
+        let sql = format!("COPY {} (serial, id) FROM STDIN (FORMAT binary)", table.codes);
         let pieces = copy_pieces(chunk.batch, serials, position);
         session.copy(&sql, pieces).await.map_err(failed)?;
     }

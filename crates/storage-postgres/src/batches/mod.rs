@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use storage::{
     Batch, BatchFilter, BatchId, BatchOrder, BatchStore, Chunk, ClaimTerms, DeadChunk, DeadFilter,
-    Ordered, Result, TypeId, Verdict, WorkerName,
+    Ordered, Result, TypeId, Verdict, Wake, WorkerName,
 };
 use tokio_postgres::types::Type;
 
@@ -43,6 +43,14 @@ impl PostgresStore {
 
 #[async_trait]
 impl BatchStore for PostgresStore {
+    fn on_order(&self, wake: Wake) {
+        self.orders.tell(wake);
+    }
+
+    fn hears_of_orders(&self) -> bool {
+        self.orders.are_heard_on(self.databases.len())
+    }
+
     async fn order_batch(&self, order: &BatchOrder) -> Result<Ordered> {
         self.order(order).await
     }

@@ -8,16 +8,16 @@ mod tables;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use storage::{CodeKey, CodeStatus, CodeStore, Result};
+use storage::{CodeKey, CodeStatus, CodeStore, Result, TypeId};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::PostgresStore;
 use crate::batches::read_void;
-use crate::database::Repeat;
-use crate::session::Param;
+use crate::database::{Database, Repeat};
+use crate::session::{Keep, Param};
 use crate::spans::read_serial;
 use crate::time::Time;
+use crate::{PostgresStore, shard_number};
 
 pub(crate) use copy::copy_pieces;
 pub(crate) use tables::{CodeTable, CodeTables, parts};
@@ -31,27 +31,47 @@ fn read_status(row: &Row) -> Result<CodeStatus> {
     })
 }
 
+/// What names a code in a statement, as it is sent.
+struct Place {
+    batch: i64,
+    type_id: i64,
+    serial: i64,
+}
+
+impl Place {
+    /// None if there can be no such code.
+    fn of(key: &CodeKey) -> Option<Self> {
+        let serial = i64::try_from(key.serial).ok()?;
+        Some(Self { batch: key.batch.0, type_id: key.type_id.0, serial })
+    }
+
+    fn params(&self) -> [Param<'_>; 3] {
+        [(&self.batch, Type::INT8), (&self.type_id, Type::INT8), (&self.serial, Type::INT8)]
+    }
+}
+
 impl PostgresStore {
-    /// Runs a statement about one code. Doing it twice is the same as once.
-    async fn one_code(
-        &self,
-        key: &CodeKey,
-        sql: impl Fn(&CodeTable) -> String + Send,
-        more: &[Param<'_>],
-    ) -> Result<Option<CodeStatus>> {
-        let (Ok(serial), Some(shard)) = (i64::try_from(key.serial), self.shard_of(key.type_id))
-        else {
+    /// Where a code is. None if there can be no such code.
+    async fn find(&self, key: &CodeKey) -> Result<Option<(&Database, CodeTable, Place)>> {
+        let (Some(place), Some(shard)) = (Place::of(key), self.shard_of(key.type_id)) else {
             return Ok(None);
         };
         let number = tables::table_number(key.serial);
-        let Some(table) = self.code_table(shard, key.type_id, number).await? else {
-            return Ok(None);
-        };
-        let mut params: Vec<Param<'_>> =
-            vec![(&key.batch.0, Type::INT8), (&key.type_id.0, Type::INT8), (&serial, Type::INT8)];
-        params.extend_from_slice(more);
-        let rows = shard.query_as(table.keep, Repeat::Always, &sql(&table), &params).await?;
-        rows.first().map(read_status).transpose()
+        let table = self.code_table(shard, key.type_id, number).await?;
+        Ok(table.map(|table| (shard, table, place)))
+    }
+
+    /// Asks the replica of a type's shard, if there is one.
+    async fn read_from_replica(
+        &self,
+        type_id: TypeId,
+        keep: Keep,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Option<Row> {
+        let shard = shard_number(type_id);
+        let replica = self.replicas.iter().find(|replica| replica.shard == shard)?;
+        replica.read_one(keep, sql, params).await
     }
 }
 
@@ -66,7 +86,13 @@ impl CodeStore for PostgresStore {
     }
 
     async fn code(&self, key: &CodeKey) -> Result<Option<CodeStatus>> {
-        self.one_code(key, |table| sql::look(&table.name), &[]).await
+        let Some((shard, table, place)) = self.find(key).await? else { return Ok(None) };
+        let (sql, params) = (sql::look(&table, key.ledger), place.params());
+        if let Some(row) = self.read_from_replica(key.type_id, table.keep, &sql, &params).await {
+            return read_status(&row).map(Some);
+        }
+        let rows = shard.query_as(table.keep, Repeat::Always, &sql, &params).await?;
+        rows.first().map(read_status).transpose()
     }
 
     async fn void_code(
@@ -75,9 +101,12 @@ impl CodeStore for PostgresStore {
         reason: &str,
         now: Timestamp,
     ) -> Result<Option<CodeStatus>> {
-        let now = Time::new(now);
-        let more: [Param<'_>; 3] =
-            [(&reason, Type::TEXT), (&now, Type::TIMESTAMPTZ), (&key.id, Type::INT8)];
-        self.one_code(key, |table| sql::make_void(&table.name, key.ledger), &more).await
+        let Some((shard, table, place)) = self.find(key).await? else { return Ok(None) };
+        let (sql, now) = (sql::make_void(&table, key.ledger), Time::new(now));
+        let [batch, type_id, serial] = place.params();
+        let params = [batch, type_id, serial, (&reason, Type::TEXT), (&now, Type::TIMESTAMPTZ)];
+        // Doing it twice is the same as once.
+        let rows = shard.query_as(table.keep, Repeat::Always, &sql, &params).await?;
+        rows.first().map(read_status).transpose()
     }
 }

@@ -10,7 +10,7 @@ use crate::PostgresStore;
 use crate::counters::write_count;
 use crate::database::{Database, Repeat};
 use crate::error;
-use crate::session::Param;
+use crate::session::{Param, Statement};
 use crate::time::Time;
 
 /// Codes in one table that are remembered the same way, by serial, column by column.
@@ -21,7 +21,6 @@ struct Group {
     places: Vec<usize>,
     serials: Vec<i64>,
     batches: Vec<i64>,
-    ids: Vec<i64>,
     scans: Vec<i64>,
 }
 
@@ -36,16 +35,14 @@ impl Group {
             places: places.to_vec(),
             serials: column(|(key, _)| write_count(key.serial)),
             batches: column(|(key, _)| key.batch.0),
-            ids: column(|(key, _)| key.id),
             scans: column(|(_, scans)| write_count(*scans)),
         }
     }
 
-    fn params<'a>(&'a self, type_id: &'a i64, now: &'a Time) -> [Param<'a>; 6] {
+    fn params<'a>(&'a self, type_id: &'a i64, now: &'a Time) -> [Param<'a>; 5] {
         [
             (&self.serials, Type::INT8_ARRAY),
             (&self.batches, Type::INT8_ARRAY),
-            (&self.ids, Type::INT8_ARRAY),
             (&self.scans, Type::INT8_ARRAY),
             (type_id, Type::INT8),
             (now, Type::TIMESTAMPTZ),
@@ -94,7 +91,7 @@ impl PostgresStore {
             [] => {}
             // Not repeated without knowing: a scan must not count twice.
             [group] => {
-                let sql = sql::count(&group.table.name, group.ledger);
+                let sql = sql::count(&group.table, group.ledger);
                 let params = group.params(&first.type_id.0, &now);
                 let rows = shard.query_as(group.table.keep, Repeat::Undone, &sql, &params).await?;
                 group.read(&rows, &mut found)?;
@@ -114,18 +111,22 @@ async fn count_together(
     found: &mut [Option<CodeStatus>],
 ) -> Result<()> {
     let failed = |error: tokio_postgres::Error| error::from_database(&error);
-    shard
-        .within(shard.limits.step, async {
-            let mut session = shard.session().await?;
-            let limit_ms = shard.limits.step.as_millis();
-            session.begin(limit_ms, limit_ms).await.map_err(failed)?;
-            for group in groups {
-                let sql = sql::count(&group.table.name, group.ledger);
-                let params = group.params(&type_id, &now);
-                let rows = session.query(group.table.keep, &sql, &params).await.map_err(failed)?;
-                group.read(&rows, found)?;
-            }
-            session.commit().await.map_err(failed)
+    let params: Vec<_> = groups.iter().map(|group| group.params(&type_id, &now)).collect();
+    let statements: Vec<_> = groups
+        .iter()
+        .zip(&params)
+        .map(|(group, params)| Statement {
+            keep: group.table.keep,
+            sql: sql::count(&group.table, group.ledger),
+            params,
         })
-        .await
+        .collect();
+    let limit_ms = shard.limits.step.as_millis();
+    let rows = shard
+        .within(shard.limits.step, async {
+            let session = shard.session().await?;
+            session.transact(limit_ms, limit_ms, &statements).await.map_err(failed)
+        })
+        .await?;
+    groups.iter().zip(&rows).try_for_each(|(group, rows)| group.read(rows, found))
 }

@@ -1,107 +1,84 @@
-//! Statements about codes. Each names its table, and each reads the batch along with the codes.
+//! Statements about codes. Each reads the batch along with the codes, and changes nothing but marks.
 
 use storage::Ledger;
 
-/// How a code stands, in terms of `code` and `known`, which has the batch.
+use super::tables::CodeTable;
+
+/// How a code stands, in terms of `mark`, and `known`, which has the batch.
 const STATUS: &str = "
-    code.serial, code.scans, code.first_scanned_at, code.void_at, code.void_reason,
+    mark.serial, mark.scans, mark.first_scanned_at, mark.void_at, mark.void_reason,
     known.recalled_at, known.recall_reason";
 
-/// Counts scans of codes that have rows.
+/// A condition that a code was made: a stored one has a row. The ledger is that of `batches`.
+fn was_made(table: &CodeTable, ledger: Ledger, serial: &str) -> String {
+    match ledger {
+        Ledger::Stored => format!(
+            "batches.ledger = 'stored'
+             AND EXISTS (SELECT FROM {} AS code WHERE code.serial = {serial})",
+            table.codes
+        ),
+        Ledger::Derived => "batches.ledger = 'derived'".to_owned(),
+    }
+}
+
+/// Counts scans: `$1` serials, `$2` their batches, `$3` how many scans, `$4` the type, `$5` the time.
 ///
 /// The serials come in order, and a lateral join keeps to it, so two groups never lock the same rows
 /// in different orders.
-fn count_stored(table: &str) -> String {
+pub(super) fn count(table: &CodeTable, ledger: Ledger) -> String {
     format!(
         "WITH known AS MATERIALIZED (
              SELECT wanted.serial, wanted.scans, batch.recalled_at, batch.recall_reason
-             FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
-                 AS wanted (serial, batch_id, id, scans)
+             FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])
+                 AS wanted (serial, batch_id, scans)
              CROSS JOIN LATERAL (
                  SELECT recalled_at, recall_reason FROM batches
-                 WHERE batches.id = wanted.batch_id AND type_id = $5 AND ledger = 'stored'
-                   AND start <= wanted.serial AND wanted.serial < stop OFFSET 0) AS batch
-             CROSS JOIN LATERAL (
-                 SELECT FROM {table} AS code WHERE code.serial = wanted.serial
-                 FOR NO KEY UPDATE) AS locked
+                 WHERE batches.id = wanted.batch_id AND batches.type_id = $4
+                   AND batches.start <= wanted.serial AND wanted.serial < batches.stop
+                   AND {was_made} OFFSET 0) AS batch
+         ), mark AS (
+             INSERT INTO {marks} AS mark (serial, scans, first_scanned_at)
+             SELECT known.serial, known.scans, $5 FROM known
+             ON CONFLICT (serial) DO UPDATE SET scans = mark.scans + excluded.scans,
+                 first_scanned_at = coalesce(mark.first_scanned_at, excluded.first_scanned_at)
+             RETURNING mark.*
          )
-         UPDATE {table} AS code SET scans = code.scans + known.scans,
-             first_scanned_at = coalesce(code.first_scanned_at, $6)
-         FROM known WHERE code.serial = known.serial
-         RETURNING {STATUS}"
+         SELECT {STATUS} FROM mark JOIN known ON known.serial = mark.serial",
+        was_made = was_made(table, ledger, "wanted.serial"),
+        marks = table.marks,
     )
 }
 
-/// Counts scans of codes that have rows only if something happened to them before.
-fn count_derived(table: &str) -> String {
+/// How a code stands: `$1` the batch, `$2` the type, `$3` the serial.
+pub(super) fn look(table: &CodeTable, ledger: Ledger) -> String {
+    format!(
+        "SELECT coalesce(mark.scans, 0) AS scans, mark.first_scanned_at, mark.void_at,
+                mark.void_reason, batches.recalled_at, batches.recall_reason
+         FROM batches LEFT JOIN {marks} AS mark ON mark.serial = $3
+         WHERE batches.id = $1 AND batches.type_id = $2
+           AND batches.start <= $3 AND $3 < batches.stop AND {was_made}",
+        was_made = was_made(table, ledger, "$3"),
+        marks = table.marks,
+    )
+}
+
+/// Makes a code void: `$4` the reason, `$5` the time, the others as above.
+pub(super) fn make_void(table: &CodeTable, ledger: Ledger) -> String {
     format!(
         "WITH known AS MATERIALIZED (
-             SELECT wanted.serial, wanted.id, wanted.scans, batch.recalled_at,
-                    batch.recall_reason
-             FROM unnest($1::bigint[], $2::bigint[], $3::bigint[], $4::bigint[])
-                 AS wanted (serial, batch_id, id, scans)
-             CROSS JOIN LATERAL (
-                 SELECT recalled_at, recall_reason FROM batches
-                 WHERE batches.id = wanted.batch_id AND type_id = $5 AND ledger = 'derived'
-                   AND start <= wanted.serial AND wanted.serial < stop OFFSET 0) AS batch
-         ), code AS (
-             INSERT INTO {table} AS code (serial, id, scans, first_scanned_at)
-             SELECT known.serial, known.id, known.scans, $6 FROM known
-             ON CONFLICT (serial) DO UPDATE SET scans = code.scans + excluded.scans,
-                 first_scanned_at = coalesce(code.first_scanned_at, excluded.first_scanned_at)
-             RETURNING code.*
+             SELECT recalled_at, recall_reason FROM batches
+             WHERE batches.id = $1 AND batches.type_id = $2
+               AND batches.start <= $3 AND $3 < batches.stop AND {was_made}
+         ), mark AS (
+             INSERT INTO {marks} AS mark (serial, void_at, void_reason)
+             SELECT $3, $5, $4 FROM known
+             ON CONFLICT (serial) DO UPDATE SET
+                 void_at = coalesce(mark.void_at, excluded.void_at),
+                 void_reason = coalesce(mark.void_reason, excluded.void_reason)
+             RETURNING mark.*
          )
-         SELECT {STATUS} FROM code JOIN known ON known.serial = code.serial"
+         SELECT {STATUS} FROM mark CROSS JOIN known",
+        was_made = was_made(table, ledger, "$3"),
+        marks = table.marks,
     )
-}
-
-pub(super) fn count(table: &str, ledger: Ledger) -> String {
-    match ledger {
-        Ledger::Stored => count_stored(table),
-        Ledger::Derived => count_derived(table),
-    }
-}
-
-pub(super) fn look(table: &str) -> String {
-    format!(
-        "SELECT coalesce(code.scans, 0) AS scans, code.first_scanned_at, code.void_at,
-                code.void_reason, known.recalled_at, known.recall_reason
-         FROM batches AS known LEFT JOIN {table} AS code ON code.serial = $3
-         WHERE known.id = $1 AND known.type_id = $2 AND known.start <= $3 AND $3 < known.stop
-           AND (code.serial IS NOT NULL OR known.ledger = 'derived')"
-    )
-}
-
-pub(super) fn make_void(table: &str, ledger: Ledger) -> String {
-    let known = |name: &str| {
-        format!(
-            "WITH known AS MATERIALIZED (
-                 SELECT recalled_at, recall_reason FROM batches
-                 WHERE id = $1 AND type_id = $2 AND ledger = '{name}' AND start <= $3 AND $3 < stop
-             )"
-        )
-    };
-    match ledger {
-        // The ID is in the row already; it is a parameter only for the other form.
-        Ledger::Stored => format!(
-            "{}
-             UPDATE {table} AS code SET void_at = coalesce(code.void_at, $5),
-                 void_reason = coalesce(code.void_reason, $4)
-             FROM known WHERE code.serial = $3 AND $6::bigint IS NOT NULL
-             RETURNING {STATUS}",
-            known("stored")
-        ),
-        Ledger::Derived => format!(
-            "{}, code AS (
-                 INSERT INTO {table} AS code (serial, id, void_at, void_reason)
-                 SELECT $3, $6, $5, $4 FROM known
-                 ON CONFLICT (serial) DO UPDATE SET
-                     void_at = coalesce(code.void_at, excluded.void_at),
-                     void_reason = coalesce(code.void_reason, excluded.void_reason)
-                 RETURNING code.*
-             )
-             SELECT {STATUS} FROM code CROSS JOIN known",
-            known("derived")
-        ),
-    }
 }

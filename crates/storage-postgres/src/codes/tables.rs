@@ -1,4 +1,5 @@
-//! The tables of codes: of each type one for so many serials.
+//! The tables of codes: of each type two for so many serials, one with the codes and one with what
+//! happened to them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -35,11 +36,20 @@ impl CodeTables {
     }
 }
 
-/// A table that is there.
+/// Tables that are there.
 pub(crate) struct CodeTable {
-    pub(crate) name: String,
-    /// Whether its statements are prepared.
+    /// Rows that are written once: serial and ID.
+    pub(crate) codes: String,
+    /// What happened to some of them.
+    pub(super) marks: String,
+    /// Whether statements about it are prepared.
     pub(super) keep: Keep,
+}
+
+impl CodeTable {
+    fn new(ending: &str, keep: Keep) -> Self {
+        Self { codes: format!("codes_{ending}"), marks: format!("marks_{ending}"), keep }
+    }
 }
 
 /// The number of the table that a serial is in.
@@ -67,18 +77,18 @@ impl PostgresStore {
         type_id: TypeId,
         number: u64,
     ) -> Result<Option<CodeTable>> {
-        let name = format!("codes_{}_{number}", type_id.0);
+        let ending = format!("{}_{number}", type_id.0);
         let known = self.code_tables.lock().get(&(type_id, number)).copied();
         if let Some(keep) = known {
-            return Ok(Some(CodeTable { name, keep }));
+            return Ok(Some(CodeTable::new(&ending, keep)));
         }
         let start = number.saturating_mul(CODES_PER_TABLE);
         let rows = shard
             .query(
                 Repeat::Always,
-                "SELECT make_code_table($1, $2, $3, $4)",
+                "SELECT make_code_tables($1, $2, $3, $4)",
                 &[
-                    (&name, Type::TEXT),
+                    (&ending, Type::TEXT),
                     (&type_id.0, Type::INT8),
                     (&write_count(start), Type::INT8),
                     (&write_count(start.saturating_add(CODES_PER_TABLE)), Type::INT8),
@@ -86,7 +96,7 @@ impl PostgresStore {
             )
             .await?;
         let is_there = rows.first().is_some_and(|row| row.get(0));
-        Ok(is_there.then(|| CodeTable { name, keep: self.code_tables.add(type_id, number) }))
+        Ok(is_there.then(|| CodeTable::new(&ending, self.code_tables.add(type_id, number))))
     }
 }
 

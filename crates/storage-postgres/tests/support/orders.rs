@@ -14,7 +14,11 @@ pub(crate) const NOW: Timestamp = Timestamp::constant(1_790_000_000, 0);
 
 /// A new type of the tenant `acme`.
 pub(crate) async fn new_type(store: &PostgresStore, name: &str) -> TypeId {
-    let spec = format!(r#"{{"tenant": "acme", "name": "{name}", "sequence": {{}}}}"#);
+    new_type_of(store, "acme", name).await
+}
+
+pub(crate) async fn new_type_of(store: &PostgresStore, tenant: &str, name: &str) -> TypeId {
+    let spec = format!(r#"{{"tenant": "{tenant}", "name": "{name}", "sequence": {{}}}}"#);
     let id_type = serde_json::from_str(&spec).unwrap();
     store.create_type(&id_type, b"", NOW).await.unwrap().id
 }

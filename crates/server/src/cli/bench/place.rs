@@ -42,9 +42,23 @@ impl StoreKind {
     /// What the store can write in the bare way.
     pub(super) fn bare_rows_per_second(self, rows: u64) -> anyhow::Result<f64> {
         let place = self.place()?;
+        crate::stores::bare_rows_per_second(self.url().as_deref(), place.directory.path(), rows)
+    }
+
+    /// Waits until the store has written what it has put off. The embedded store puts nothing off.
+    pub(super) fn write_out(self) -> anyhow::Result<()> {
+        if let Some(url) = self.url()
+            && !crate::stores::write_out(&url)?
+        {
+            eprintln!("PostgreSQL may still write while it is measured: no role pg_checkpoint");
+        }
+        Ok(())
+    }
+
+    /// Where PostgreSQL is.
+    fn url(self) -> Option<String> {
         let url = crate::cli::config::environment().find(|(name, _)| name == POSTGRES);
-        let url = url.filter(|_| self != Self::Embedded).map(|(_, url)| url);
-        crate::stores::bare_rows_per_second(url.as_deref(), place.directory.path(), rows)
+        url.filter(|_| self != Self::Embedded).map(|(_, url)| url)
     }
 
     /// A place for a server, if the servers that it needs are known.

@@ -56,6 +56,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 fn scan_among(args: &Args, count: u64) -> anyhow::Result<Load> {
     let (server, _place) = codes::serve(args.store)?;
     let (id, _) = codes::make(&server, "stored", count, || Ok(()))?;
+    // How long codes take to be written is measured elsewhere.
+    args.store.write_out()?;
     let every = usize::try_from((count / SAMPLE).max(1))?;
     let requests: Arc<[String]> =
         codes::sample(&server, &id, every)?.iter().map(|code| request(code)).collect();
