@@ -146,7 +146,8 @@ fn read_status(row: &Row<'_>) -> rusqlite::Result<CodeStatus> {
     })
 }
 
-/// Whether a code of a batch was made: a stored one has a row.
+/// Whether a code of a batch was made: a stored one has a row. One that has a mark was found there
+/// before, and the few marks are in memory more often than the many codes.
 fn was_made(connection: &Connection, key: &CodeKey, origin: &Origin) -> StepResult<bool> {
     if !origin.serials.contains(&key.serial) {
         return Ok(false);
@@ -154,12 +155,16 @@ fn was_made(connection: &Connection, key: &CodeKey, origin: &Origin) -> StepResu
     if origin.ledger == Ledger::Derived {
         return Ok(true);
     }
-    let table = table(key.type_id, key.serial);
-    if !connection.table_exists(None, table.as_str())? {
-        return Ok(false);
+    for table in [table_of_marks(key.type_id, key.serial), table(key.type_id, key.serial)] {
+        if connection.table_exists(None, table.as_str())?
+            && connection
+                .prepare_cached(&format!("SELECT 1 FROM {table} WHERE serial = ?1"))?
+                .exists([key.serial])?
+        {
+            return Ok(true);
+        }
     }
-    let sql = format!("SELECT 1 FROM {table} WHERE serial = ?1");
-    Ok(connection.prepare_cached(&sql)?.exists([key.serial])?)
+    Ok(false)
 }
 
 /// What happens to a code.

@@ -9,13 +9,16 @@ const STATUS: &str = "
     mark.serial, mark.scans, mark.first_scanned_at, mark.void_at, mark.void_reason,
     known.recalled_at, known.recall_reason";
 
-/// A condition that a code was made: a stored one has a row. The ledger is that of `batches`.
+/// A condition that a code was made: a stored one has a row. One that has a mark was found there
+/// before, and the few marks are in memory more often than the many codes. The ledger is that of
+/// `batches`.
 fn was_made(table: &CodeTable, ledger: Ledger, serial: &str) -> String {
     match ledger {
         Ledger::Stored => format!(
             "batches.ledger = 'stored'
-             AND EXISTS (SELECT FROM {} AS code WHERE code.serial = {serial})",
-            table.codes
+             AND (EXISTS (SELECT FROM {} AS marked WHERE marked.serial = {serial})
+                  OR EXISTS (SELECT FROM {} AS code WHERE code.serial = {serial}))",
+            table.marks, table.codes
         ),
         Ledger::Derived => "batches.ledger = 'derived'".to_owned(),
     }
