@@ -69,18 +69,14 @@ impl Replica {
         }
         let database = &self.database;
         let read = database.query_as(keep, Repeat::Undone, sql, params);
-        match database.within(database.limits.aside(), read).await {
-            Ok(rows) => {
-                let row = rows.into_iter().next();
-                self.reads.fetch_add(row.is_some().into(), Ordering::Relaxed);
-                row
-            }
+        let Ok(rows) = database.within(database.limits.aside(), read).await else {
             // Until the next look. Otherwise everybody would wait for it in vain.
-            Err(_) => {
-                self.usable.store(false, Ordering::Relaxed);
-                None
-            }
-        }
+            self.usable.store(false, Ordering::Relaxed);
+            return None;
+        };
+        let row = rows.into_iter().next();
+        self.reads.fetch_add(row.is_some().into(), Ordering::Relaxed);
+        row
     }
 
     /// Where it is, without user and password.

@@ -6,6 +6,7 @@ use clap::ValueEnum;
 use tempfile::TempDir;
 
 use super::child::this_executable;
+use crate::message::say;
 
 const POSTGRES: &str = "MINTAGE__POSTGRES__URL";
 const POSTGRES_MORE: [&str; 2] = ["MINTAGE__POSTGRES__REPLICA", "MINTAGE__POSTGRES__SHARDS"];
@@ -50,7 +51,7 @@ impl StoreKind {
         if let Some(url) = self.url()
             && !crate::stores::write_out(&url)?
         {
-            eprintln!("PostgreSQL may still write while it is measured: no role pg_checkpoint");
+            say("PostgreSQL may still write while it is measured: no role pg_checkpoint");
         }
         Ok(())
     }
