@@ -124,6 +124,11 @@ impl Problem {
     }
 }
 
+/// Answers that do not wait for the rest of the request. What is left of it is not read, so the client
+/// must not send another one behind it.
+const LEAVE_THE_BODY: [StatusCode; 3] =
+    [StatusCode::UNAUTHORIZED, StatusCode::REQUEST_TIMEOUT, StatusCode::PAYLOAD_TOO_LARGE];
+
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let status = StatusCode::from_u16(self.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
@@ -139,6 +144,9 @@ impl IntoResponse for Problem {
         }
         if status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if LEAVE_THE_BODY.contains(&status) {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response.extensions_mut().insert(ProblemCode(self.code));
         response

@@ -112,7 +112,10 @@ fn only_the_whole_key_opens() {
         server.client().call(ureq::http::Method::POST, "/api/v1/ids", &headers, body)
     };
     for value in ["", "Bearer", "Basic dXNlcjpwYXNz", &token, &format!("Token {token}")] {
-        with(value).problem(401, "unauthorized");
+        let reply = with(value);
+        // The body may not have been read.
+        assert_eq!(reply.header("connection"), Some("close"));
+        reply.problem(401, "unauthorized");
     }
     assert_eq!(with(&format!("bearer {token}")).status, 200, "the scheme has no case");
 }
