@@ -66,7 +66,7 @@ impl Ledger {
         let mut ledger = Self::read(client, id_type, first, last);
         while !ledger.open.is_empty() {
             let open = &ledger.open[..ledger.open.len().min(10)];
-            assert!(start.elapsed() < DEADLINE, "{id_type} {open:?}… are not explained");
+            assert!(start.elapsed() < DEADLINE / 4, "{id_type} {open:?}… are not explained");
             if start.elapsed() > ON_THEIR_WAY {
                 // As many as are open: reading what became of each of them takes a while.
                 let count = ledger.open.len().min(ORDER_MAX);
