@@ -38,30 +38,23 @@ fn parts(serials: Range<u64>) -> impl Iterator<Item = Range<u64>> {
     })
 }
 
-/// Makes a table if it is not there. The serial is the row's own number, so that rows in order of
-/// serials are appended, which is the cheapest insert there is. Rows are never changed.
-fn make_table(connection: &Connection, table: &str) -> StepResult<()> {
-    if !connection.table_exists(None, table)? {
-        connection.execute_batch(&format!(
-            "CREATE TABLE {table} (serial INTEGER PRIMARY KEY, id INTEGER NOT NULL) STRICT"
-        ))?;
-    }
-    Ok(())
-}
+/// Codes. The serial is the row's own number, so that rows in order of serials are appended, which is
+/// the cheapest insert there is. Rows are never changed.
+const CODE_COLUMNS: &str = "serial INTEGER PRIMARY KEY, id INTEGER NOT NULL";
 
-/// Makes a table for what happens to codes, if it is not there. It has only those that something
-/// happened to, so that its pages are few and counting a scan seldom brings a new one into the log.
-fn make_table_of_marks(connection: &Connection, table: &str) -> rusqlite::Result<()> {
+/// What happens to codes. It has only those that something happened to, so that its pages are few and
+/// counting a scan seldom brings a new one into the log.
+const MARK_COLUMNS: &str = "
+    serial           INTEGER PRIMARY KEY,
+    scans            INTEGER NOT NULL DEFAULT 0,
+    first_scanned_at INTEGER,
+    void_at          INTEGER,
+    void_reason      TEXT";
+
+/// Makes a table if it is not there.
+fn make_table(connection: &Connection, table: &str, columns: &str) -> rusqlite::Result<()> {
     if !connection.table_exists(None, table)? {
-        connection.execute_batch(&format!(
-            "CREATE TABLE {table} (
-                 serial           INTEGER PRIMARY KEY,
-                 scans            INTEGER NOT NULL DEFAULT 0,
-                 first_scanned_at INTEGER,
-                 void_at          INTEGER,
-                 void_reason      TEXT
-             ) STRICT"
-        ))?;
+        connection.execute_batch(&format!("CREATE TABLE {table} ({columns}) STRICT"))?;
     }
     Ok(())
 }
@@ -75,7 +68,7 @@ pub(crate) fn move_marks(connection: &Connection) -> rusqlite::Result<()> {
         .collect::<rusqlite::Result<_>>()?;
     for codes in tables {
         let marks = codes.replacen("codes", "marks", 1);
-        make_table_of_marks(connection, &marks)?;
+        make_table(connection, &marks, MARK_COLUMNS)?;
         connection.execute_batch(&format!(
             "INSERT INTO {marks} (serial, {STATUS}) SELECT serial, {STATUS} FROM {codes}
              WHERE scans > 0 OR void_at IS NOT NULL"
@@ -91,7 +84,7 @@ pub(crate) fn make_tables(
     serials: Range<u64>,
 ) -> StepResult<()> {
     for part in parts(serials) {
-        make_table(connection, &table(type_id, part.start))?;
+        make_table(connection, &table(type_id, part.start), CODE_COLUMNS)?;
     }
     Ok(())
 }
@@ -146,25 +139,16 @@ fn read_status(row: &Row<'_>) -> rusqlite::Result<CodeStatus> {
     })
 }
 
-/// Whether a code of a batch was made: a stored one has a row. One that has a mark was found there
-/// before, and the few marks are in memory more often than the many codes.
-fn was_made(connection: &Connection, key: &CodeKey, origin: &Origin) -> StepResult<bool> {
-    if !origin.serials.contains(&key.serial) {
-        return Ok(false);
-    }
-    if origin.ledger == Ledger::Derived {
+/// Whether a code of a batch was made: a stored one has a row.
+fn was_made(connection: &Connection, key: &CodeKey, ledger: Ledger) -> StepResult<bool> {
+    if ledger == Ledger::Derived {
         return Ok(true);
     }
-    for table in [table_of_marks(key.type_id, key.serial), table(key.type_id, key.serial)] {
-        if connection.table_exists(None, table.as_str())?
-            && connection
-                .prepare_cached(&format!("SELECT 1 FROM {table} WHERE serial = ?1"))?
-                .exists([key.serial])?
-        {
-            return Ok(true);
-        }
-    }
-    Ok(false)
+    let table = table(key.type_id, key.serial);
+    Ok(connection.table_exists(None, table.as_str())?
+        && connection
+            .prepare_cached(&format!("SELECT 1 FROM {table} WHERE serial = ?1"))?
+            .exists([key.serial])?)
 }
 
 /// What happens to a code.
@@ -174,7 +158,37 @@ enum Event<'a> {
     Voided(&'a str),
 }
 
-/// Lets something happen to a code of a known batch, if the code was made.
+/// Lets something happen to a code that has a mark. None if it has none.
+fn change_mark(
+    connection: &Connection,
+    key: &CodeKey,
+    event: Event<'_>,
+    now: Timestamp,
+) -> StepResult<Option<CodeStatus>> {
+    let table = table_of_marks(key.type_id, key.serial);
+    if !connection.table_exists(None, table.as_str())? {
+        return Ok(None);
+    }
+    let update = |change: &str| {
+        connection.prepare_cached(&format!(
+            "UPDATE {table} SET {change} WHERE serial = ?1 RETURNING {STATUS}"
+        ))
+    };
+    let status = match event {
+        Event::Scanned(scans) => {
+            update("scans = scans + ?2, first_scanned_at = coalesce(first_scanned_at, ?3)")?
+                .query_one(params![key.serial, scans, Millis(now)], read_status)
+        }
+        Event::Voided(reason) => {
+            update("void_reason = coalesce(void_reason, ?2), void_at = coalesce(void_at, ?3)")?
+                .query_one(params![key.serial, reason, Millis(now)], read_status)
+        }
+    };
+    Ok(status.optional()?)
+}
+
+/// Lets something happen to a code of a known batch, if the code was made. One that has a mark was, and
+/// the few marks are in memory more often than the many codes.
 fn happen(
     connection: &Connection,
     key: &CodeKey,
@@ -182,36 +196,22 @@ fn happen(
     event: Event<'_>,
     now: Timestamp,
 ) -> StepResult<Option<CodeStatus>> {
-    if !was_made(connection, key, origin)? {
+    if !origin.serials.contains(&key.serial) {
+        return Ok(None);
+    }
+    if let Some(status) = change_mark(connection, key, event, now)? {
+        return Ok(Some(with_recall(status, origin)));
+    }
+    if !was_made(connection, key, origin.ledger)? {
         return Ok(None);
     }
     let table = table_of_marks(key.type_id, key.serial);
-    make_table_of_marks(connection, &table)?;
-    let (columns, change) = match event {
-        Event::Scanned(_) => (
-            "scans, first_scanned_at",
-            "scans = scans + excluded.scans,
-             first_scanned_at = coalesce(first_scanned_at, excluded.first_scanned_at)",
-        ),
-        Event::Voided(_) => (
-            "void_reason, void_at",
-            "void_reason = coalesce(void_reason, excluded.void_reason),
-             void_at = coalesce(void_at, excluded.void_at)",
-        ),
-    };
-    let mut statement = connection.prepare_cached(&format!(
-        "INSERT INTO {table} (serial, {columns}) VALUES (?1, ?2, ?3)
-         ON CONFLICT (serial) DO UPDATE SET {change} RETURNING {STATUS}"
-    ))?;
-    let status = match event {
-        Event::Scanned(scans) => {
-            statement.query_one(params![key.serial, scans, Millis(now)], read_status)
-        }
-        Event::Voided(reason) => {
-            statement.query_one(params![key.serial, reason, Millis(now)], read_status)
-        }
-    };
-    Ok(Some(with_recall(status?, origin)))
+    make_table(connection, &table, MARK_COLUMNS)?;
+    connection
+        .prepare_cached(&format!("INSERT INTO {table} (serial) VALUES (?1)"))?
+        .execute([key.serial])?;
+    let status = change_mark(connection, key, event, now)?;
+    Ok(status.map(|status| with_recall(status, origin)))
 }
 
 /// What is known of the code itself comes first.
@@ -253,20 +253,28 @@ fn void(
 
 fn look(connection: &Connection, key: &CodeKey) -> StepResult<Option<CodeStatus>> {
     let Some(origin) = origin(connection, key)? else { return Ok(None) };
-    if !was_made(connection, key, &origin)? {
+    if !origin.serials.contains(&key.serial) {
         return Ok(None);
     }
-    let table = table_of_marks(key.type_id, key.serial);
-    let found = if connection.table_exists(None, table.as_str())? {
-        connection
-            .prepare_cached(&format!("SELECT {STATUS} FROM {table} WHERE serial = ?1"))?
-            .query_one([key.serial], read_status)
-            .optional()?
-    } else {
-        None
+    let status = match mark(connection, key)? {
+        Some(status) => status,
+        None if was_made(connection, key, origin.ledger)? => {
+            CodeStatus { scans: 0, first_scanned_at: None, void: None }
+        }
+        None => return Ok(None),
     };
-    let untouched = CodeStatus { scans: 0, first_scanned_at: None, void: None };
-    Ok(Some(with_recall(found.unwrap_or(untouched), &origin)))
+    Ok(Some(with_recall(status, &origin)))
+}
+
+/// What happened to a code, if anything did.
+fn mark(connection: &Connection, key: &CodeKey) -> StepResult<Option<CodeStatus>> {
+    let table = table_of_marks(key.type_id, key.serial);
+    if !connection.table_exists(None, table.as_str())? {
+        return Ok(None);
+    }
+    let mut statement =
+        connection.prepare_cached(&format!("SELECT {STATUS} FROM {table} WHERE serial = ?1"))?;
+    Ok(statement.query_one([key.serial], read_status).optional()?)
 }
 
 #[async_trait]
