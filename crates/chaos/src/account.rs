@@ -109,7 +109,8 @@ impl Account {
             let held = Held { holder: row[4].clone(), serials: range(&row)? };
             self.counter(types, &row)?.held.push(held);
         }
-        let gaps = "SELECT type_id, period, start, stop, reason, instance FROM gaps";
+        let gaps = "SELECT type_id, period, start, stop, reason, instance FROM gaps
+                    WHERE closed_at IS NULL";
         for row in rows(&database.sql(gaps), 6)? {
             let (reason, instance) = (row[4].clone(), row[5].clone());
             self.counter(types, &row)?.gaps.push(Gap { serials: range(&row)?, reason, instance });

@@ -82,6 +82,12 @@ impl Http {
         Some((status, body))
     }
 
+    /// Puts a JSON document and returns the status, or none if there is no answer.
+    pub(crate) fn put(&self, url: &str, body: &Value) -> Option<u16> {
+        let request = Request::put(url).body(body.to_string()).expect("it is well formed");
+        Some(self.0.run(request).ok()?.status().as_u16())
+    }
+
     /// A text, or none if there is no such answer.
     pub(crate) fn text(&self, url: &str) -> Option<String> {
         let request = Request::get(url).body(()).expect("it is well formed");

@@ -40,6 +40,9 @@ id_types:
   - { name: event, snowflake: {} }
   - { name: seal, random: { alphabet: crockford32, length: 16, check: iso7064 } }
   - { tenant: acme, name: cap, random: { alphabet: crockford32, length: 16 } }
+  - { name: paper, sequence: { template: "PAP-{seq:06}" } }
+  - { tenant: acme, name: receipt, sequence: { template: "REC-{seq:06}", gapless: true } }
+documents: { timeout_seconds: 2, retry_seconds: 1, reconcile_seconds: 1 }
 batches: { chunk_codes: 1000, retry_milliseconds: 200 }
 "#;
 

@@ -3,6 +3,7 @@
 mod account;
 mod batches;
 mod chance;
+mod documents;
 mod faults;
 mod http;
 mod id_types;
@@ -30,6 +31,7 @@ use clap::Parser;
 use account::Account;
 use batches::Orderers;
 use chance::Chance;
+use documents::Writers;
 use load::Load;
 use report::Report;
 use verify::Findings;
@@ -138,10 +140,12 @@ fn run(
     let load = Load::start(&world.addresses, world.journal.watch, &mut chance);
     world.wait(Duration::from_secs(1))?;
     let orderers = Orderers::start(&world.addresses, &mut chance);
+    let writers = Writers::start(&world, &mut chance)?;
     schedule::run(&mut world, &mut chance.fork(), Duration::from_secs(args.seconds))?;
     let mut memory = settle::recover(&mut world, load)?;
     let mut client = settle::last_client(&world, &mut chance);
     let batches = orderers.check(&world)?;
+    let mut documents = writers.check(&world, directory)?;
     memory.wrong.extend(batches.wrong.iter().cloned());
     let open = std::mem::take(&mut memory.open);
     settle::finish_orders(&world, &mut client, open)?;
@@ -155,10 +159,12 @@ fn run(
 
     world.journal.say("all instances have stopped; comparing");
     let account = Account::read(&world)?;
+    documents.account_for(&account);
+    memory.wrong.extend(documents.wrong.iter().cloned());
     let mut findings = Findings::collect(&memory, &account, &world.journal);
     findings.nothing_is_held(&account);
     let troubles = std::mem::take(&mut world.troubles);
     findings.held_while_idle = held_while_idle;
     let run = (seed, args.seconds);
-    Ok(Report::new(run, &world.journal, &memory, batches, findings, troubles))
+    Ok(Report::new(run, &world.journal, &memory, (batches, documents), findings, troubles))
 }

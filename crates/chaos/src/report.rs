@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use crate::batches;
+use crate::documents;
 use crate::id_types::TYPES;
 use crate::journal::Journal;
 use crate::load::Memory;
@@ -29,6 +30,7 @@ pub(crate) struct Report {
     p99: Duration,
     p99_without_redis: Option<Duration>,
     batches: batches::Outcome,
+    documents: documents::Outcome,
     findings: Findings,
     troubles: Vec<String>,
 }
@@ -38,7 +40,7 @@ impl Report {
         (seed, seconds): (u64, u64),
         journal: &Journal,
         memory: &Memory,
-        batches: batches::Outcome,
+        (batches, documents): (batches::Outcome, documents::Outcome),
         findings: Findings,
         troubles: Vec<String>,
     ) -> Self {
@@ -67,6 +69,7 @@ impl Report {
             p99: p99(succeeded.map(|attempt| attempt.took).collect()).unwrap_or_default(),
             p99_without_redis: p99(without_redis.iter().map(|attempt| attempt.took).collect()),
             batches,
+            documents,
             findings,
             troubles,
         }
@@ -89,6 +92,11 @@ impl Report {
             ("codes_made", json!(self.batches.codes)),
             ("dead_letters_retried", json!(self.batches.dead_letters)),
             ("wrong_batches", json!(self.batches.wrong.len())),
+            ("documents_assigned", json!(self.documents.given)),
+            ("documents_in_sinks", json!(self.documents.delivered)),
+            ("document_dead_letters_retried", json!(self.documents.dead_letters)),
+            ("document_gaps", json!(self.documents.gaps.values().sum::<u64>())),
+            ("wrong_documents", json!(self.documents.wrong.len())),
             ("failed_requests", json!(failed)),
             ("failed_while_only_redis_was_broken", json!(self.failed_without_redis)),
             ("longest_outage_ms", json!(self.outage.0)),
@@ -128,6 +136,10 @@ impl Report {
         for (reason, count) in &self.failed {
             let _ = writeln!(text, "  {reason:<40} {count:>8}");
         }
+        text.push_str("Numbers of documents that are gaps\n");
+        for (reason, count) in &self.documents.gaps {
+            let _ = writeln!(text, "  {reason:<40} {count:>8}");
+        }
         text.push_str("The run\n");
         for (name, value) in self.rows() {
             let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -156,6 +168,7 @@ impl Report {
         }
         object.insert("faults_by_kind".to_owned(), self.faults.iter().copied().collect());
         object.insert("failed_by_reason".to_owned(), json!(self.failed));
+        object.insert("document_gaps_by_reason".to_owned(), json!(self.documents.gaps));
         for (name, list) in self.lists() {
             let few: Vec<&String> = list.iter().take(LISTED).collect();
             object.insert(format!("first_{}", name.replace([' ', ','], "_")), json!(few));

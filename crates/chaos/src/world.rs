@@ -11,6 +11,7 @@ use redis::{Cmd, FromRedisValue};
 use test_services::{Database, Servers};
 use tokio::runtime::Runtime;
 
+use crate::documents;
 use crate::id_types::CONFIG;
 use crate::instance::{Addresses, Instance, Recipe};
 use crate::journal::Journal;
@@ -97,7 +98,7 @@ impl World {
             wires.push(through.try_into().ok().context("three wires")?);
             let recipe = Recipe {
                 executable: plan.executable.clone(),
-                settings: settings(&led, plan.lease_seconds),
+                settings: settings(&led, plan.lease_seconds, &plan.directory),
                 config: config.clone(),
                 directory: plan.directory.clone(),
             };
@@ -206,9 +207,10 @@ fn port_of(url: &str) -> anyhow::Result<u16> {
 }
 
 /// Short times, so that a run of a minute sees a lot of them pass.
-fn settings(urls: &[String], lease_seconds: u64) -> Vec<(String, String)> {
+fn settings(urls: &[String], lease_seconds: u64, directory: &Path) -> Vec<(String, String)> {
     let shards = format!("[{{\"url\": \"{}\"}}]", urls[1]);
     let lease = lease_seconds.to_string();
+    let sinks = documents::root(directory).display().to_string();
     [
         ("MINTAGE__POSTGRES__URL", urls[0].as_str()),
         ("MINTAGE__POSTGRES__SHARDS", &shards),
@@ -219,6 +221,7 @@ fn settings(urls: &[String], lease_seconds: u64) -> Vec<(String, String)> {
         ("MINTAGE__CLUSTER__LEASE_SECONDS", &lease),
         ("MINTAGE__CLUSTER__POOL_CHECK_SECONDS", "2"),
         ("MINTAGE__SECURITY__MASTER_KEY", &"c4a05".repeat(13)[..64]),
+        ("MINTAGE__OUTBOUND__DIRECTORY", &sinks),
         ("MINTAGE__SERVER__LISTEN", "127.0.0.1:0"),
         ("MINTAGE__SERVER__REQUEST_TIMEOUT_SECONDS", "4"),
         ("MINTAGE__SERVER__SHUTDOWN_SECONDS", "5"),

@@ -6,6 +6,7 @@ use idgen::spec::IdType;
 use storage::{Removal, StoreError};
 
 use crate::catalogue::Put;
+use crate::documents::{PutSink, SinkOrder};
 use crate::engine::Engine;
 use crate::error::AdminError;
 use crate::keys::{KeyOrder, LiveKey};
@@ -44,11 +45,12 @@ impl Engine {
         .await
     }
 
-    /// Deletes a tenant without types and webhooks.
+    /// Deletes a tenant without types, webhooks and sinks.
     pub async fn remove_tenant(self: &Arc<Self>, name: String) -> Result<(), AdminError> {
         let engine = Arc::clone(self);
         to_the_end(async move {
-            if !engine.webhooks.list(Some(&name)).is_empty() {
+            let has_sinks = !engine.documents.sinks.list(Some(&name)).is_empty();
+            if has_sinks || !engine.webhooks.list(Some(&name)).is_empty() {
                 return Err(AdminError::InUse);
             }
             engine.catalogue.remove_tenant(&name).await?;
@@ -86,6 +88,22 @@ impl Engine {
     ) -> Result<(), AdminError> {
         let engine = Arc::clone(self);
         to_the_end(async move { engine.webhooks.remove(&tenant, &name).await }).await
+    }
+
+    /// Makes a sink or changes it.
+    pub async fn put_sink(self: &Arc<Self>, order: SinkOrder) -> Result<PutSink, AdminError> {
+        let engine = Arc::clone(self);
+        to_the_end(async move { engine.documents.sinks.put(order).await }).await
+    }
+
+    /// Deletes a sink to which nothing has to be delivered any more.
+    pub async fn remove_sink(
+        self: &Arc<Self>,
+        tenant: String,
+        name: String,
+    ) -> Result<(), AdminError> {
+        let engine = Arc::clone(self);
+        to_the_end(async move { engine.documents.sinks.remove(&tenant, &name).await }).await
     }
 
     /// Makes an API key. The token is shown once and is never stored.

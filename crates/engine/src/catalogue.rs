@@ -135,20 +135,21 @@ impl Catalogue {
         types.values().flat_map(HashMap::values).find(|live| live.stored().id == id).cloned()
     }
 
+    /// Every type of a tenant, by name.
+    pub(crate) fn of_tenant(&self, tenant: &str) -> Vec<Arc<LiveType>> {
+        let types = self.types.load();
+        let mut all: Vec<_> =
+            types.get(tenant).into_iter().flat_map(|types| types.values().cloned()).collect();
+        all.sort_by_cached_key(|live| live.label());
+        all
+    }
+
     /// Every type, by tenant and name.
     pub fn all(&self) -> Vec<Arc<LiveType>> {
         let types = self.types.load();
         let mut all: Vec<_> = types.values().flat_map(|types| types.values().cloned()).collect();
         all.sort_by_cached_key(|live| live.label());
         all
-    }
-
-    /// The types of one tenant, by name.
-    pub(crate) fn of_tenant(&self, tenant: &str) -> Vec<Arc<LiveType>> {
-        let types = self.types.load();
-        let mut types: Vec<_> = types.get(tenant).into_iter().flat_map(HashMap::values).collect();
-        types.sort_by_key(|live| live.stored().id_type.name());
-        types.into_iter().cloned().collect()
     }
 
     /// Makes a type, or changes it where that repeats and hides no ID.

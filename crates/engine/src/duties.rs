@@ -9,7 +9,9 @@ use tracing::warn;
 use crate::answers::Answers;
 use crate::batches::Batches;
 use crate::catalogue::Catalogue;
+use crate::documents::Documents;
 use crate::error::AdminError;
+use crate::gaps::Gaps;
 use crate::issuing::Issuer;
 use crate::keys::Keys;
 use crate::membership::Membership;
@@ -21,6 +23,12 @@ pub(crate) enum Duty {
     PurgeAnswers(Arc<Answers>),
     /// Forget deliveries that were made long ago.
     ForgetDeliveries(Arc<Outbox>),
+    /// Give back numbers for documents that nobody takes, and account for those of steps that failed.
+    TidyNumbers(Arc<Documents>),
+    /// End reservations whose time has run out.
+    ExpireReservations(Arc<Documents>),
+    /// Find serials that nothing explains.
+    Reconcile(Arc<Gaps>),
     /// Stay a member, and account for members that are gone.
     KeepLease { membership: Arc<Membership>, issuer: Arc<Issuer> },
     /// Take back the chunks of members that are gone.
@@ -57,6 +65,9 @@ impl Duty {
         match self {
             Self::PurgeAnswers(_) => "remove expired answers",
             Self::ForgetDeliveries(_) => "remove old deliveries",
+            Self::TidyNumbers(_) => "account for numbers of documents",
+            Self::ExpireReservations(_) => "end reservations",
+            Self::Reconcile(_) => "look for serials that nothing explains",
             Self::KeepLease { .. } => "renew the lease of this instance",
             Self::ReleaseChunks { .. } => "take back chunks of batches",
             Self::FollowCatalogue { .. } => "follow changes of types, keys and webhooks",
@@ -68,6 +79,9 @@ impl Duty {
     async fn once(&self) -> Result<(), AdminError> {
         match self {
             Self::PurgeAnswers(answers) => answers.purge().await?,
+            Self::TidyNumbers(documents) => documents.tidy_numbers().await?,
+            Self::ExpireReservations(documents) => documents.expire_reservations().await?,
+            Self::Reconcile(gaps) => gaps.reconcile().await?,
             Self::ForgetDeliveries(outbox) => outbox.forget_old().await?,
             Self::KeepLease { membership, issuer } => {
                 membership.renew().await?;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use idgen::error::ParseError;
-use idgen::format::{Format, Parsed};
-use storage::{BatchId, Gap, Issue, IssueRecord, Reading, Store};
+use idgen::format::Format;
+use storage::{Reading, Store};
 use tokio::sync::watch;
 use tracing::{error, info};
 
@@ -14,8 +14,10 @@ use crate::audit::Audit;
 use crate::batches::{BatchSettings, Batches};
 use crate::catalogue::Catalogue;
 use crate::codes::Codes;
+use crate::documents::Documents;
 use crate::error::IssueError;
-use crate::issuing::{Issuer, IssuingSettings, SharedPoolSet, Supply, node_period};
+use crate::gaps::Gaps;
+use crate::issuing::{Issuer, IssuingSettings, SharedPoolSet};
 use crate::keys::Keys;
 use crate::live_type::LiveType;
 use crate::membership::Membership;
@@ -62,28 +64,8 @@ pub struct EngineSettings {
     pub lease: Duration,
     /// How often shared pools are looked at, in case that a refill went wrong.
     pub pool_check: Duration,
-}
-
-/// What became of a serial.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SerialHistory {
-    /// Issues that contain it; more than one only if the type starts again.
-    pub issuances: Vec<Issuance>,
-    /// Gaps that contain it.
-    pub gaps: Vec<Gap>,
-    /// The batch that it was ordered with.
-    pub batch: Option<BatchId>,
-}
-
-/// An issue, with the name of the key.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Issuance {
-    /// The record.
-    pub record: IssueRecord,
-    /// The public part of the key, if it was one.
-    pub key: Option<String>,
-    /// What people call the key.
-    pub key_name: Option<String>,
+    /// How often serials are looked for that nothing explains.
+    pub reconcile: Duration,
 }
 
 /// The service, without HTTP.
@@ -99,6 +81,10 @@ pub struct Engine {
     pub codes: Arc<Codes>,
     /// Whom to tell what happened.
     pub webhooks: Webhooks,
+    /// Gives documents their numbers.
+    pub documents: Arc<Documents>,
+    /// Tells gaps.
+    pub gaps: Arc<Gaps>,
     /// What is delivered to others.
     pub outbox: Arc<Outbox>,
     /// Who has done what.
@@ -132,67 +118,6 @@ impl Engine {
         }
     }
 
-    /// What became of a serial.
-    pub async fn history(
-        &self,
-        live: &LiveType,
-        period: Option<&str>,
-        serial: u64,
-    ) -> Result<SerialHistory, IssueError> {
-        self.issuer.flush_log().await?;
-        let type_id = live.stored().id;
-        // The snowflakes of several nodes interleave: a gap of one spans those of the others.
-        let node = match live.format().parse(&serial.to_string()) {
-            Ok(Parsed::Snowflake(parts)) => Some(node_period(parts.node)),
-            _ => None,
-        };
-        let period = period.or(node.as_deref());
-        let records = self.store.find_issues(type_id, period, serial).await?;
-        let gaps = self.store.find_gaps(type_id, period, serial).await?;
-        let keys = self.keys.all();
-        let issuances = records.into_iter().map(|record| {
-            let key = keys.iter().find(|key| key.stored().id == record.issue.key_id);
-            Issuance {
-                record,
-                key: key.map(|key| key.stored().key.short.clone()),
-                key_name: key.map(|key| key.stored().key.name.clone()),
-            }
-        });
-        let mut issuances: Vec<_> = issuances.collect();
-        if issuances.is_empty() {
-            issuances.extend(self.unlogged(live, serial).await?);
-        }
-        let batch = self.codes.batch_of(live, serial).await?;
-        Ok(SerialHistory { issuances, gaps, batch })
-    }
-
-    /// An issue that was never logged, because the instance was gone before: a shared pool that
-    /// remembers what was taken still knows when, but not who asked.
-    async fn unlogged(&self, live: &LiveType, serial: u64) -> Result<Option<Issuance>, IssueError> {
-        let (Some(pool), Format::Random(format)) = (live.pool(), live.format()) else {
-            return Ok(None);
-        };
-        let Supply::Shared(shared) = &pool.supply else { return Ok(None) };
-        let Ok(id) = format.render(serial) else { return Ok(None) };
-        Ok(shared.taken_at(&id).await?.map(|taken_at| {
-            let at_ms = taken_at.as_millisecond();
-            let issue = Issue { first: serial, last: serial, key_id: 0, at_ms };
-            let record = IssueRecord { period: String::new(), issue };
-            Issuance { record, key: None, key_name: None }
-        }))
-    }
-
-    /// The serial behind an ID. A snowflake is its own serial.
-    pub fn serial_of(&self, live: &LiveType, id: &str) -> Result<u64, ParseError> {
-        Ok(match live.format().parse(id)? {
-            Parsed::Sequence(serial, _) | Parsed::Random(serial) => serial,
-            Parsed::Snowflake(_) => {
-                let digits: String = id.chars().filter(char::is_ascii_digit).collect();
-                digits.parse().map_err(|_| ParseError::OutOfRange)?
-            }
-        })
-    }
-
     /// Whether the store answers and can write.
     pub async fn check(&self) -> Result<(), IssueError> {
         Ok(self.store.check().await?)
@@ -208,6 +133,7 @@ impl Engine {
                 error!("a background task panicked");
             }
         }
+        self.documents.close().await;
         self.issuer.shut_down().await;
         self.membership.leave().await;
         for pools in [&self.shared_pools.ids, &self.shared_pools.serials].into_iter().flatten() {

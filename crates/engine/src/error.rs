@@ -21,6 +21,9 @@ pub enum IssueError {
     /// The numbers of this type belong to documents.
     #[error("a gapless type gives its numbers to documents only")]
     Gapless,
+    /// The IDs of this type are not numbers of a counter.
+    #[error("documents need a sequence or a random ID type")]
+    NoCounter,
     /// Fewer are left than were asked for.
     #[error("the ID type is exhausted: {left} IDs are left")]
     Exhausted {
@@ -83,8 +86,11 @@ pub enum AdminError {
     /// A key of the configuration exists with other settings.
     #[error("the API key {0} exists with other settings; revoke it and configure a new one")]
     KeyDiffers(String),
-    /// A tenant with types or webhooks cannot be deleted.
-    #[error("the tenant still has ID types or webhooks")]
+    /// It cannot be deleted.
+    #[error(
+        "it is still in use: a tenant by ID types, webhooks or sinks, and a sink by documents that \
+         have not arrived"
+    )]
     InUse,
     /// The master key is not the one that the type's key was sealed with.
     #[error("the key of ID type {0} cannot be opened: the master key is not the right one")]

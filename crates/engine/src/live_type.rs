@@ -100,6 +100,11 @@ impl LiveType {
         Arc::clone(&self.format)
     }
 
+    /// Whether it was deleted.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.stored.state == TypeState::Retired
+    }
+
     /// `tenant/name`.
     pub(crate) fn label(&self) -> String {
         self.stored.id_type.label()

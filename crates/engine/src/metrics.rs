@@ -19,6 +19,8 @@ pub struct EngineMetrics {
     pub(crate) chunks_failed: Counter,
     pub(crate) scans_known: Counter,
     pub(crate) scans_unknown: Counter,
+    pub(crate) documents_assigned: Counter,
+    pub(crate) serials_unexplained: Counter,
     pub(crate) deliveries_made: Counter,
     pub(crate) deliveries_failed: Counter,
     pub(crate) deliveries_dead: Counter,
@@ -53,6 +55,12 @@ impl EngineMetrics {
             ),
             ("scans_known", "Scans of codes that were made", &self.scans_known),
             ("scans_unknown", "Scans of what is no code that was made", &self.scans_unknown),
+            ("documents_assigned", "Documents that were given a number", &self.documents_assigned),
+            (
+                "serials_unexplained",
+                "Serials that the reconciliation found without an explanation",
+                &self.serials_unexplained,
+            ),
             ("deliveries_made", "Deliveries that have arrived", &self.deliveries_made),
             ("deliveries_failed", "Attempts at deliveries that failed", &self.deliveries_failed),
             (

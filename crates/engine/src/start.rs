@@ -11,15 +11,18 @@ use crate::audit::Audit;
 use crate::batches::{Batches, Worker};
 use crate::catalogue::Catalogue;
 use crate::codes::Codes;
+use crate::documents::{Documents, Sinks};
 use crate::duties::{self, Duty};
 use crate::engine::{Engine, EngineParts, EngineSettings};
 use crate::error::AdminError;
+use crate::gaps::Gaps;
 use crate::issuing::{
     Issuer, IssuingSettings, LogWriter, PoolMaker, SharedPoolSet, SnowflakeParts,
 };
 use crate::keys::Keys;
 use crate::membership::Membership;
-use crate::outbox::{Outbox, Receivers, Relay};
+use crate::outbox::{Carrier, Outbox, OutboxSettings, Receivers, Relay};
+use crate::sealing::MasterKey;
 use crate::surroundings::{Common, Entropy};
 use crate::webhooks::{EventRouter, Webhooks};
 
@@ -29,6 +32,13 @@ const PURGE_EVERY: Duration = Duration::from_secs(60);
 /// How often an instance looks for changes that others have made. They have to reach it within a
 /// second.
 const FOLLOW_EVERY: Duration = Duration::from_millis(300);
+
+/// How often numbers for documents are given back that nobody takes, and those of failed steps are
+/// accounted for.
+const TIDY_EVERY: Duration = Duration::from_secs(1);
+
+/// How often reservations are looked for whose time has run out.
+const EXPIRE_EVERY: Duration = Duration::from_secs(1);
 
 /// How often deliveries that were made long ago are forgotten.
 const FORGET_EVERY: Duration = Duration::from_secs(3600);
@@ -78,21 +88,12 @@ impl Engine {
         let news = Arc::new(Notify::new());
         let batches =
             Batches::new(&common, Arc::clone(&catalogue), settings.batches, Arc::clone(&news));
-        let receivers = Receivers::load(&common, Arc::clone(&master_key)).await?;
-        let outbox = Outbox::new(
-            common.clone(),
-            Arc::clone(&carrier),
-            Arc::clone(&receivers),
-            settings.outbox,
-        );
-        let router = EventRouter {
-            common: common.clone(),
-            catalogue: Arc::clone(&catalogue),
-            outbox: Arc::clone(&outbox),
-            news,
-        };
+        let senders =
+            senders(&common, &catalogue, master_key, carrier, settings.outbox, &instance, news);
+        let Senders { outbox, webhooks, documents, router } = senders.await?;
         let audit = Audit::new(&common);
-        let codes = Codes::new(Arc::clone(&store), Arc::clone(&clock), Arc::clone(&metrics));
+        let gaps = Gaps::new(&common, Arc::clone(&catalogue));
+        let codes = Codes::new(&common);
         let issuer = Arc::new(Issuer::new(
             &common,
             Arc::clone(&membership),
@@ -100,14 +101,6 @@ impl Engine {
             log,
             settings.issuing,
         ));
-        let webhooks = Webhooks {
-            common,
-            master_key,
-            catalogue: Arc::clone(&catalogue),
-            receivers,
-            carrier,
-            timeout: settings.outbox.timeout,
-        };
         if !losses.gone.is_empty() {
             issuer.suspect_losses();
         }
@@ -119,6 +112,8 @@ impl Engine {
             batches,
             codes,
             webhooks,
+            documents,
+            gaps,
             outbox,
             audit,
             keys: Arc::new(keys),
@@ -129,7 +124,7 @@ impl Engine {
             stop,
             tasks: std::sync::Mutex::default(),
         };
-        engine.start_duties(settings.pool_check);
+        engine.start_duties(settings.pool_check, settings.reconcile);
         engine.batches.release_lost(&instance).await?;
         engine.start_workers(settings.batches.workers, &entropy, &instance);
         engine.start_deliveries(router);
@@ -137,7 +132,7 @@ impl Engine {
     }
 
     /// Starts what goes on beside requests.
-    fn start_duties(&self, pool_check: Duration) {
+    fn start_duties(&self, pool_check: Duration, reconcile: Duration) {
         let issuer = Arc::clone(&self.issuer);
         let stopped = self.stop.subscribe();
         let mut tasks = vec![tokio::spawn(async move { issuer.write_log(stopped).await })];
@@ -145,6 +140,9 @@ impl Engine {
             tasks.push(tokio::spawn(duties::run(duty, interval, self.stop.subscribe())));
         };
         every(PURGE_EVERY, Duty::PurgeAnswers(Arc::clone(&self.answers)));
+        every(TIDY_EVERY, Duty::TidyNumbers(Arc::clone(&self.documents)));
+        every(EXPIRE_EVERY, Duty::ExpireReservations(Arc::clone(&self.documents)));
+        every(reconcile, Duty::Reconcile(Arc::clone(&self.gaps)));
         every(FORGET_EVERY, Duty::ForgetDeliveries(Arc::clone(&self.outbox)));
         every(
             self.membership.renewal_interval(),
@@ -209,4 +207,47 @@ fn pool_maker(
     let snowflakes = SnowflakeParts { store, clock, log, membership };
     let IssuingSettings { pool_sizes: sizes, watermark, .. } = settings;
     PoolMaker { shared: shared.clone(), snowflakes, sizes, watermark }
+}
+
+/// What delivers to others, and what has something to deliver.
+struct Senders {
+    outbox: Arc<Outbox>,
+    webhooks: Webhooks,
+    documents: Arc<Documents>,
+    router: EventRouter,
+}
+
+async fn senders(
+    common: &Common,
+    catalogue: &Arc<Catalogue>,
+    master_key: Arc<MasterKey>,
+    carrier: Arc<dyn Carrier>,
+    settings: OutboxSettings,
+    instance: &str,
+    news: Arc<Notify>,
+) -> Result<Senders, AdminError> {
+    let common = || common.clone();
+    let catalogue = || Arc::clone(catalogue);
+    let receivers = Receivers::load(&common(), Arc::clone(&master_key)).await?;
+    let outbox = Outbox::new(common(), Arc::clone(&carrier), Arc::clone(&receivers), settings);
+    let router =
+        EventRouter { common: common(), catalogue: catalogue(), outbox: Arc::clone(&outbox), news };
+    let sinks = Sinks {
+        common: common(),
+        master_key: Arc::clone(&master_key),
+        catalogue: catalogue(),
+        receivers: Arc::clone(&receivers),
+        carrier: Arc::clone(&carrier),
+    };
+    let webhooks = Webhooks {
+        common: common(),
+        master_key,
+        catalogue: catalogue(),
+        receivers,
+        carrier,
+        timeout: settings.webhooks.timeout,
+    };
+    let documents =
+        Documents::new(common(), catalogue(), Arc::clone(&outbox), sinks, instance.to_owned());
+    Ok(Senders { outbox, webhooks, documents: Arc::new(documents), router })
 }

@@ -1,143 +1,16 @@
 //! Issuing on the embedded store: uniqueness, order, exhaustion, restarts, crashes, resets.
 
+mod support;
+
 use std::collections::{BTreeSet, HashSet};
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::backoff::Backoff;
-use engine::batches::BatchSettings;
+use engine::Engine;
 use engine::error::{AdminError, IssueError};
-use engine::issuing::{IssueRequest, IssuingSettings, SharedPoolSet};
-use engine::outbox::{Carrier, Letter, OutboxSettings, Reply};
-use engine::surroundings::{Clock, Entropy};
-use engine::{Engine, EngineParts, EngineSettings, MasterKey};
-use idgen::key::TypeKey;
+use engine::issuing::IssueRequest;
 use idgen::spec::IdType;
-use storage_sqlite::SqliteStore;
-use tempfile::TempDir;
-
-/// 2026-11-15T12:00:00Z.
-const NOON_MS: i64 = 1_794_744_000_000;
-const DAY_MS: i64 = 86_400_000;
-
-/// A clock that stands still until it is set.
-#[derive(Clone)]
-struct SetClock(Arc<AtomicI64>);
-
-impl SetClock {
-    fn new() -> Self {
-        Self(Arc::new(AtomicI64::new(NOON_MS)))
-    }
-
-    fn advance(&self, ms: i64) {
-        self.0.fetch_add(ms, Ordering::SeqCst);
-    }
-}
-
-impl Clock for SetClock {
-    fn now_ms(&self) -> i64 {
-        self.0.load(Ordering::SeqCst)
-    }
-}
-
-/// Different bytes at every call, and the same in every run.
-struct Counting(AtomicU64);
-
-impl Entropy for Counting {
-    fn fill(&self, bytes: &mut [u8]) {
-        for byte in bytes {
-            *byte = self.0.fetch_add(1, Ordering::SeqCst).wrapping_mul(37).to_le_bytes()[0];
-        }
-    }
-}
-
-struct Fixture {
-    directory: TempDir,
-    clock: SetClock,
-    starts: u64,
-}
-
-impl Fixture {
-    fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap(), clock: SetClock::new(), starts: 0 }
-    }
-
-    async fn start(&mut self) -> Arc<Engine> {
-        self.starts += 1;
-        let parts = EngineParts {
-            store: Arc::new(open(self.directory.path())),
-            clock: Arc::new(self.clock.clone()),
-            entropy: Arc::new(Counting(AtomicU64::new(0))),
-            master_key: MasterKey::new(&TypeKey::new([5; 32])),
-            instance: format!("instance-{}", self.starts),
-            shared_pools: SharedPoolSet::default(),
-            carrier: Arc::new(NoCarrier),
-        };
-        Arc::new(Engine::start(parts, settings()).await.unwrap())
-    }
-}
-
-/// A store whose process was killed may need a moment until its lock is gone.
-fn open(directory: &Path) -> SqliteStore {
-    loop {
-        match SqliteStore::open(directory) {
-            Ok(store) => return store,
-            Err(error) if error.to_string().contains("in use") => std::thread::yield_now(),
-            Err(error) => panic!("{error}"),
-        }
-    }
-}
-
-const NO_RETRIES: Backoff = Backoff { retries: 0, first: Duration::from_millis(1), factor: 1 };
-
-/// Nothing here has webhooks.
-struct NoCarrier;
-
-#[async_trait::async_trait]
-impl Carrier for NoCarrier {
-    fn check(&self, _: &str) -> Result<(), String> {
-        Err("nothing is sent from here".to_owned())
-    }
-
-    async fn post(&self, _: Letter) -> Result<Reply, String> {
-        Err("nothing is sent from here".to_owned())
-    }
-}
-
-fn settings() -> EngineSettings {
-    EngineSettings {
-        issuing: IssuingSettings {
-            count_max: 10_000,
-            pool_sizes: (64, 4096),
-            watermark: 0.75,
-            refills_at_once: 2,
-            wait_max: Duration::from_secs(10),
-            log_flush: Duration::from_millis(20),
-        },
-        batches: BatchSettings {
-            workers: 0,
-            count_max: 1000,
-            chunk_codes: 100,
-            active_max: 1,
-            codes_max: 1000,
-            silent: Duration::from_secs(60),
-            backoff: NO_RETRIES,
-        },
-        outbox: OutboxSettings {
-            timeout: Duration::from_secs(1),
-            at_once: 1,
-            backoff: NO_RETRIES,
-            keep: Duration::from_secs(3600),
-        },
-        keep_answers: Duration::from_secs(3600),
-        request_time_max: Duration::from_secs(30),
-        default_rate: None,
-        lease: Duration::from_secs(10),
-        pool_check: Duration::from_secs(30),
-    }
-}
+use support::{DAY_MS, Fixture};
 
 fn id_type(json: &str) -> IdType {
     serde_json::from_str(json).unwrap()

@@ -9,15 +9,15 @@ use engine::backoff::Backoff;
 use engine::batches::BatchSettings;
 use engine::issuing::IssuingSettings;
 use engine::keys::KeyOrder;
-use engine::outbox::OutboxSettings;
+use engine::outbox::{DeliverySettings, OutboxSettings};
 use engine::surroundings::{Clock, Entropy};
 use engine::{Engine, EngineParts, EngineSettings, MasterKey};
 use idgen::key::TypeKey;
 use serde_json::{Value, json};
 use storage::Store;
 
-use crate::carrier::HttpCarrier;
-use crate::config::{Authentication, BatchesConfig, Config, OpenG2p, PublicConfig, WebhooksConfig};
+use crate::carrier::RealCarrier;
+use crate::config::{Authentication, BatchesConfig, Config, OpenG2p, PublicConfig};
 use crate::http::{Access, App, AppParts, Build, Public, PublicParts};
 use crate::offline::key_file;
 use crate::stores::{self, Stores};
@@ -72,10 +72,7 @@ pub(crate) async fn start(config: &Config, role: Role) -> anyhow::Result<(Arc<En
         entropy,
         instance: instance.clone(),
         shared_pools,
-        carrier: Arc::new(HttpCarrier::new(
-            config.webhooks.private_addresses,
-            config.webhooks.tls_root_file.clone(),
-        )),
+        carrier: Arc::new(RealCarrier::new(&config.outbound)),
     };
     let engine = Arc::new(Engine::start(parts, engine_settings(config)).await?);
     for tenant in &config.tenants {
@@ -110,6 +107,10 @@ pub(crate) async fn start(config: &Config, role: Role) -> anyhow::Result<(Arc<En
         log_requests: config.log.requests,
         build: build(),
         public,
+        documents_body_limit: config.documents.body_bytes_max as usize,
+        payload_max: config.documents.payload_bytes_max as usize,
+        documents_max: config.documents.count_max as usize,
+        hold_seconds: config.documents.reservation_seconds,
         openg2p_config: openg2p_config(config.openg2p.as_ref()),
     });
     Ok((engine, app))
@@ -153,7 +154,7 @@ fn engine_settings(config: &Config) -> EngineSettings {
             log_flush: Duration::from_millis(issuing.log_flush_milliseconds.into()),
         },
         batches: batch_settings(&config.batches),
-        outbox: outbox_settings(&config.webhooks),
+        outbox: outbox_settings(config),
         keep_answers: Duration::from_secs(3600 * u64::from(issuing.idempotency_hours)),
         request_time_max: seconds(config.server.request_timeout_seconds),
         default_rate: config.security.requests_per_second,
@@ -162,6 +163,7 @@ fn engine_settings(config: &Config) -> EngineSettings {
             || seconds(config.cluster.pool_check_seconds),
             |block| Duration::from_secs(block.pool_check_interval_seconds.clamp(1, 86_400)),
         ),
+        reconcile: seconds(config.documents.reconcile_seconds),
     }
 }
 
@@ -181,17 +183,22 @@ fn batch_settings(config: &BatchesConfig) -> BatchSettings {
     }
 }
 
-fn outbox_settings(config: &WebhooksConfig) -> OutboxSettings {
+fn outbox_settings(config: &Config) -> OutboxSettings {
+    let (webhooks, documents) = (&config.webhooks, &config.documents);
+    // Waits of webhooks go from seconds to hours: nobody has to be called out of bed to mend a receiver.
+    let backoff = |retries, first, factor| Backoff { retries, first: seconds(first), factor };
     OutboxSettings {
-        timeout: seconds(config.timeout_seconds),
-        at_once: config.at_once as usize,
-        // Eight waits from seconds to hours: nobody has to be called out of bed to mend a receiver.
-        backoff: Backoff {
-            retries: config.retries,
-            first: seconds(config.retry_seconds),
-            factor: 4,
+        webhooks: DeliverySettings {
+            timeout: seconds(webhooks.timeout_seconds),
+            at_once: webhooks.at_once as usize,
+            backoff: backoff(webhooks.retries, webhooks.retry_seconds, 4),
         },
-        keep: seconds(config.keep_days) * 86_400,
+        documents: DeliverySettings {
+            timeout: seconds(documents.timeout_seconds),
+            at_once: documents.at_once as usize,
+            backoff: backoff(documents.retries, documents.retry_seconds, 2),
+        },
+        keep: seconds(webhooks.keep_days) * 86_400,
     }
 }
 

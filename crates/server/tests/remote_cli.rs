@@ -95,10 +95,7 @@ fn types_and_tenants() {
     assert!(user.ok(&["tenants", "list"]).contains("ACME"));
     assert_eq!(user.ok(&["tenants", "delete", "ACME"]), "");
     let message = user.fails(&["tenants", "delete", "PROJ"]);
-    assert!(
-        message.contains("(409)") && message.contains("still has ID types or webhooks"),
-        "{message}"
-    );
+    assert!(message.contains("(409)") && message.contains("still in use"), "{message}");
 }
 
 #[test]
@@ -276,4 +273,53 @@ fn a_download_that_broke_off_goes_on() {
     let xlsx = out.with_file_name("codes.xlsx");
     user.ok(&["batches", "codes", id, "--format", "xlsx", "--out", xlsx.to_str().unwrap()]);
     assert!(std::fs::read(&xlsx).unwrap().starts_with(b"PK\x03\x04"));
+}
+
+#[test]
+fn documents_sinks_reservations_and_gaps() {
+    let home = support::sinks::home();
+    let token = home.create_key(&["--name", "admin", "--scope", "admin"]);
+    let server = home.start();
+    let user = user(&server, &token);
+    let sink = json(&user.ok(&["sinks", "put", "archive", "--directory", "archive"]));
+    assert_eq!(sink["directory"], "archive");
+    assert!(user.ok(&["sinks", "list"]).contains("archive"));
+    let file = user.write("order.json", "{\"n\": 1}");
+    let assign = ["documents", "assign", "order", "--reference", "a"];
+    let assign = [&assign[..], &["--file", file.to_str().unwrap()]].concat();
+    assert_eq!(user.ok(&assign), "ORD-1\n");
+    assert_eq!(user.ok(&assign), "ORD-1\n", "the same name gives the same ID");
+    support::wait_until("it has arrived", || {
+        json(&user.ok(&["documents", "show", "ORD-1"]))["state"] == "COMMITTED"
+    });
+    assert!(user.ok(&["documents", "list", "order", "--state", "COMMITTED"]).contains("ORD-1"));
+    assert_eq!(json(&user.ok(&["documents", "dead", "--json"])), json!([]));
+    let retry = ["documents", "retry", "--all", "order", "--reason", "none"];
+    assert_eq!(json(&user.ok(&retry)), json!({"settled": 0}));
+
+    let held = json(&user.ok(&["reservations", "create", "order", "--seconds", "60"]));
+    assert_eq!(held["id"], "ORD-2");
+    let number = held["reservation"].as_str().unwrap();
+    assert_eq!(json(&user.ok(&["reservations", "show", number])), held);
+    let confirm = ["reservations", "confirm", number, "--file", file.to_str().unwrap()];
+    assert_eq!(json(&user.ok(&confirm)), json!({"id": "ORD-2"}));
+    let held = json(&user.ok(&["reservations", "create", "order"]));
+    let number = held["reservation"].as_str().unwrap();
+    assert_eq!(json(&user.ok(&["reservations", "release", number]))["state"], "released");
+    assert!(
+        user.fails(&["reservations", "confirm", "1", "--file", file.to_str().unwrap()])
+            .contains("404")
+    );
+
+    let gaps = json(&user.ok(&["gaps", "list", "order", "--json"]));
+    assert_eq!(gaps[0]["first_id"], "ORD-3");
+    let gap = gaps[0]["id"].as_str().unwrap();
+    let signed = json(&user.ok(&["gaps", "sign-off", "order", gap, "--note", "fine"]));
+    assert_eq!(signed["signed_off"]["note"], "fine");
+    let csv = user.ok(&["gaps", "list", "order", "--csv"]);
+    assert!(csv.lines().count() == 2 && csv.contains("\"fine\""), "{csv}");
+    let story = json(&user.ok(&["gaps", "history", "order", "ORD-3"]));
+    assert_eq!(story["state"], "GAP");
+    user.ok(&["sinks", "delete", "archive"]);
+    assert!(user.fails(&["sinks", "delete", "archive"]).contains("404"));
 }

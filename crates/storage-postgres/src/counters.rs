@@ -14,7 +14,7 @@ use tokio_postgres::types::Type;
 
 use crate::database::Repeat;
 use crate::error::corrupt;
-use crate::gaps::read_gap;
+use crate::gaps::{COLUMNS, read_gap};
 use crate::session::Param;
 use crate::spans::{SpanColumns, read_serial, read_serials, read_span, write_serial};
 use crate::time::Time;
@@ -146,8 +146,9 @@ impl CounterStore for PostgresStore {
             self.shard(spans[0].type_id)?
                 .query(
                     Repeat::Undone,
-                    "SELECT id, type_id, period, start, stop, reason, detected_at, instance
-                     FROM close_draws($5, $1, $2, $3, $4, $6, $7) ORDER BY id",
+                    &format!(
+                        "SELECT {COLUMNS} FROM close_draws($5, $1, $2, $3, $4, $6, $7) ORDER BY id"
+                    ),
                     &params,
                 )
                 .await

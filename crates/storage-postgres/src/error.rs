@@ -206,6 +206,10 @@ pub(crate) fn from_database(error: &tokio_postgres::Error) -> StoreError {
     if error.code().is_some_and(|code| code.code() == NO_SUCH_TYPE) {
         return StoreError::NotFound("type");
     }
+    let constraint = error.as_db_error().and_then(|error| error.constraint());
+    if constraint.is_some_and(|name| DOCUMENT_KEYS.contains(&name)) {
+        return StoreError::Exists("document");
+    }
     match Failure::of(error) {
         Failure::Statement => StoreError::Corrupt(describe(error)),
         _ => StoreError::Unavailable(describe(error)),
@@ -215,6 +219,9 @@ pub(crate) fn from_database(error: &tokio_postgres::Error) -> StoreError {
 /// What the functions in the database raise. As in the migrations.
 pub(crate) const STALE: &str = "MT409";
 pub(crate) const NO_SUCH_TYPE: &str = "MT404";
+
+/// What makes a document known. Two steps that bring the same one at once both find none on record.
+const DOCUMENT_KEYS: [&str; 2] = ["documents_by_reference", "documents_by_request_key"];
 
 /// What happened, with the server's code where there is one.
 pub(crate) fn describe(error: &tokio_postgres::Error) -> String {

@@ -4,12 +4,17 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use futures_util::future::try_join_all;
-use storage::{Gap, IssueGroup, IssueRecord, IssueStore, Page, Result, Span, TypeId, packing};
+use jiff::Timestamp;
+use storage::{
+    Gap, GapFilter, GapTotals, IssueGroup, IssueRecord, IssueStore, Reconciled, Result, SignOff,
+    Span, TypeId, packing,
+};
 use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
 use crate::database::{Database, Repeat};
 use crate::spans::{SpanColumns, write_serial};
+use crate::time::Time;
 
 // One statement, one transaction, one round trip, however many groups there are. Each part takes its
 // locks before the next one, in the order that all functions keep to: types, draws, gaps.
@@ -41,9 +46,8 @@ impl<'a> LogColumns<'a> {
             let Some(width_log2) = serials.end.saturating_sub(serials.start).checked_ilog2() else {
                 continue;
             };
-            if group.issues.is_empty() {
-                continue;
-            }
+            // One without issues is written, too: it says that a filter rejected these serials, and
+            // nothing else does.
             let key = (group.span.type_id, &group.span.period, width_log2, serials.start);
             let longest = rows.entry(key).or_insert(group);
             if serials.end > longest.span.serials.end {
@@ -130,8 +134,30 @@ impl IssueStore for PostgresStore {
         self.issues_at(type_id, period, serial).await
     }
 
-    async fn list_gaps(&self, type_id: TypeId, page: Page) -> Result<Vec<Gap>> {
-        self.gaps(type_id, page).await
+    async fn list_gaps(&self, filter: &GapFilter) -> Result<Vec<Gap>> {
+        self.gaps(filter).await
+    }
+
+    async fn count_gaps(&self, filter: &GapFilter) -> Result<GapTotals> {
+        self.gap_totals(filter).await
+    }
+
+    async fn sign_off_gap(
+        &self,
+        type_id: TypeId,
+        gap: i64,
+        sign_off: &SignOff,
+    ) -> Result<Option<Gap>> {
+        self.accept_gap(type_id, gap, sign_off).await
+    }
+
+    async fn reconcile(
+        &self,
+        type_id: TypeId,
+        serials_max: u64,
+        now: Timestamp,
+    ) -> Result<Reconciled> {
+        self.look_for_losses(type_id, serials_max, Time::new(now)).await
     }
 
     async fn find_gaps(

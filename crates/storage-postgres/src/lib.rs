@@ -8,6 +8,7 @@ mod batches;
 mod codes;
 mod counters;
 mod database;
+mod documents;
 mod error;
 mod gaps;
 mod instances;
@@ -23,6 +24,7 @@ mod placements;
 mod pools;
 mod readings;
 mod receivers;
+mod reconcile;
 mod replicas;
 mod session;
 mod settings;
@@ -45,6 +47,7 @@ pub use settings::{PostgresSettings, SHARDS_MAX, ShardSettings};
 use batches::Turns;
 use codes::CodeTables;
 use database::{Database, Repeat};
+use documents::Stands;
 use error::corrupt;
 use listen::{Listener, Orders};
 use open::Opened;
@@ -65,6 +68,8 @@ pub struct PostgresStore {
     pools: Pools,
     code_tables: CodeTables,
     placements: Placements,
+    /// Where counters of gapless types stand, as far as this instance knows.
+    stands: Stands,
     /// Whose turn it is to give a chunk.
     turns: Turns,
     orders: Arc<Orders>,
@@ -89,6 +94,7 @@ impl PostgresStore {
             pools: Pools::default(),
             code_tables: CodeTables::default(),
             placements: Placements::default(),
+            stands: Stands::default(),
             turns: Turns::default(),
             orders: Arc::default(),
             tasks: Mutex::default(),

@@ -10,7 +10,7 @@ use tokio_postgres::types::Type;
 use crate::PostgresStore;
 use crate::database::{Database, Repeat};
 use crate::error::{self, corrupt};
-use crate::gaps::read_gap;
+use crate::gaps::{COLUMNS, read_gap};
 use crate::session::{Keep, Session};
 use crate::time::Time;
 
@@ -34,9 +34,9 @@ const KNOWN: &str = "SELECT name FROM instances WHERE name = ANY ($1)";
 
 const EPOCHS: &str = "SELECT epoch, ended_at < $1 AS over FROM pool_epochs";
 
-const CLOSE: &str = "
-    SELECT id, type_id, period, start, stop, reason, detected_at, instance
-    FROM close_holder($1, $2, $3) ORDER BY id";
+fn close_sql() -> String {
+    format!("SELECT {COLUMNS} FROM close_holder($1, $2, $3) ORDER BY id")
+}
 
 /// The names in a column.
 async fn names(
@@ -62,7 +62,7 @@ async fn close_on(
         let rows = shard
             .query(
                 Repeat::Undone,
-                CLOSE,
+                &close_sql(),
                 &[
                     (holder, Type::TEXT),
                     (&reason.name(), Type::TEXT),

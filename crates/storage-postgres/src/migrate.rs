@@ -39,6 +39,10 @@ pub(crate) const SHARD: Series = Series {
         migration!("shard", "0004_batch_events", older_may_run: true),
         migration!("shard", "0005_deliveries", older_may_run: true),
         migration!("shard", "0006_marks_and_orders", older_may_run: false),
+        migration!("shard", "0007_closed_gaps", older_may_run: true),
+        migration!("shard", "0008_documents", older_may_run: true),
+        migration!("shard", "0009_assigning", older_may_run: true),
+        migration!("shard", "0010_reconciling", older_may_run: true),
     ],
 };
 

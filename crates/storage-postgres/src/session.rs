@@ -6,7 +6,7 @@ use std::task::Poll;
 
 use bytes::Bytes;
 use deadpool_postgres::Object;
-use futures_util::future::{BoxFuture, MaybeDone, maybe_done};
+use futures_util::future::{BoxFuture, MaybeDone, maybe_done, try_join};
 use futures_util::{FutureExt, SinkExt};
 use tokio_postgres::Row;
 use tokio_postgres::error::SqlState;
@@ -185,6 +185,24 @@ impl Session {
 
     async fn simple(&self, sql: String) -> Result<Vec<Row>, tokio_postgres::Error> {
         self.client().batch_execute(&sql).await.map(|()| Vec::new())
+    }
+
+    /// Begins a transaction with limits of its own and runs its first statement, in one round trip: the
+    /// statement is sent without waiting for an answer to what comes before it.
+    pub(crate) async fn begin_with(
+        &mut self,
+        statement_ms: u128,
+        lock_ms: u128,
+        sql: &str,
+        params: &[Param<'_>],
+    ) -> Result<Vec<Row>, tokio_postgres::Error> {
+        self.in_transaction = true;
+        self.in_order = false;
+        let begin = begin(statement_ms, lock_ms);
+        let client = self.client();
+        let both = try_join(client.batch_execute(&begin), client.query_typed(sql, params));
+        let result = both.await.map(|((), rows)| rows);
+        self.ended(result)
     }
 
     pub(crate) async fn commit(mut self) -> Result<(), tokio_postgres::Error> {

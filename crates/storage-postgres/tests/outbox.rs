@@ -36,7 +36,8 @@ fn outcome(delivery: &Delivery) -> Outcome {
 
 /// Claims and settles until nothing is pending. The later half is settled first.
 async fn deliver(store: Arc<PostgresStore>) -> usize {
-    let wanted = [Wanted { receiver: RECEIVER, tenant: "acme".to_owned(), limit: 200 }];
+    let wanted =
+        [Wanted { receiver: RECEIVER, tenant: "acme".to_owned(), limit: 200, ordered: false }];
     // What is claimed is due again at once, so that claims end in the middle of everything.
     let mut settled = 0;
     loop {

@@ -113,6 +113,10 @@ impl Fixture for Pooled {
         store
     }
 
+    async fn lose_draws(&self) {
+        self.databases.connect().await.batch_execute("DELETE FROM draws").await.unwrap();
+    }
+
     fn many_instances(&self) -> bool {
         true
     }
@@ -154,13 +158,21 @@ behaviours! {
     deciding::decisions_change_what_they_can
     delivering::claims_at_once_are_disjoint
     delivery_lists::deliveries_are_listed_by_state
+    document_gaps::a_document_that_arrives_after_all_closes_its_gap
+    document_numbers::a_number_that_was_not_lost_after_all_closes_its_gap
+    document_numbers::numbers_that_are_taken_at_once_have_no_gaps
+    documents::many_documents_are_assigned_in_one_step
+    documents::the_same_document_at_once_has_one_number
     events::a_batch_tells_of_its_last_chunk
     history::every_serial_is_accounted_for_in_any_history
     instances::many_that_join_at_once_get_different_nodes
     keys::a_key_comes_back_as_it_was_stored
     lookup::overlapping_groups_are_told_apart
     lost_claims::a_worker_that_asks_again_gets_the_same_chunk
+    ordering::claims_at_once_keep_the_order
     receivers::a_receiver_comes_back_as_it_was_stored
+    reconciling::steps_at_once_look_at_each_serial_once
+    reservations::who_comes_first_decides
     settling::many_deliveries_are_settled_in_one_step
     tenants::a_tenant_with_types_stays
     types::a_type_comes_back_as_it_was_stored

@@ -2,9 +2,9 @@
 
 mod support;
 
-use jiff::Timestamp;
-use storage::{BatchId, CodeKey, CodeStore, Ledger, TypeId};
+use storage::{BatchId, TypeId};
 use storage_postgres::PostgresStore;
+use storage_tests::upgrades::check_marks;
 use support::Databases;
 use tokio_postgres::Client;
 
@@ -71,31 +71,7 @@ async fn what_happened_to_codes_under_an_earlier_release_is_kept() {
     let client = databases.connect().await;
     write_earlier_release(&client).await;
     let store = PostgresStore::open(databases.settings()).await.unwrap();
-    let (type_id, batch) = (TypeId(256), BatchId(2000));
-    let key = |serial| CodeKey { type_id, batch, ledger: Ledger::Stored, serial };
-    let mut found = Vec::new();
-    for serial in 40..45 {
-        let status = store.code(&key(serial)).await.unwrap();
-        found.push(status.map(|status| {
-            let void = status.void.map(|void| (void.at.as_second(), void.reason));
-            (status.scans, status.first_scanned_at.map(Timestamp::as_second), void)
-        }));
-    }
-    let void = |at, reason: &str| Some((at, reason.to_owned()));
-    assert_eq!(
-        found,
-        [
-            Some((0, None, None)),
-            Some((3, Some(1), None)),
-            Some((1, Some(2), void(3, "stolen"))),
-            Some((0, None, void(4, "lost"))),
-            None
-        ]
-    );
-    let scans = [(key(40), 1), (key(41), 1)];
-    let statuses = store.scan(&scans, Timestamp::UNIX_EPOCH).await.unwrap();
-    let scans: Vec<_> = statuses.into_iter().map(|status| status.unwrap().scans).collect();
-    assert_eq!(scans, [1, 4]);
+    check_marks(&*store, TypeId(256), BatchId(2000)).await;
     let rows: i64 = client.query_one("SELECT count(*) FROM marks_256_0", &[]).await.unwrap().get(0);
     assert_eq!(rows, 4, "there is a row only of what something happened to");
 }

@@ -8,7 +8,8 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use storage::{
-    CounterStore, IssueStore, Page, SharedPools, StoreError, TopUp, ToppedUp, pool_holder,
+    CounterStore, GapFilter, IssueStore, Page, SharedPools, StoreError, TopUp, ToppedUp,
+    pool_holder,
 };
 use support::redis::Redis;
 use support::{Ledger, World, reading, until};
@@ -20,8 +21,15 @@ fn lock_key(world: &World) -> String {
 /// Whatever was drawn is in the pool, came out of it, or is a gap. Nothing is so twice.
 async fn account(world: &World, ledger: &mut Ledger, pools: &impl SharedPools) {
     ledger.add(&pools.contents(&world.pool).await.unwrap().unwrap().serials);
-    let page = Page { after: 0, limit: 1000 };
-    for gap in world.store.list_gaps(world.pool.type_id, page).await.unwrap() {
+    let all = GapFilter {
+        type_id: world.pool.type_id,
+        reasons: vec![],
+        from: None,
+        to: None,
+        with_closed: false,
+        page: Page { after: 0, limit: 1000 },
+    };
+    for gap in world.store.list_gaps(&all).await.unwrap() {
         ledger.add(&gap.span.serials.collect::<Vec<_>>());
     }
     let next = world.next_serial().await;

@@ -12,7 +12,11 @@ use std::time::{Duration, Instant};
 
 use idgen::spec::{IdType, Kind, SERIAL_MAX, SequenceSpec};
 use jiff::Timestamp;
-use storage::{CounterStore, Draw, Issue, IssueGroup, IssueStore, Span, TypeId, TypeStore};
+use storage::{
+    Attempt, CounterStore, Delivery, DocumentOrder, DocumentStore, Draw, Issue, IssueGroup,
+    IssueStore, NewDocument, Next, Numbers, OutboxStore, Outcome, ReceiverId, Render, Span, TypeId,
+    TypeStore, Wanted,
+};
 use storage_sqlite::SqliteStore;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -42,7 +46,9 @@ async fn measure(directory: &Path) -> Result<()> {
         let (rate, worst) = draws(&store, id, tasks, 20_000).await?;
         println!("draws, {tasks:>3} at a time     {rate:>12.0} /s (slowest {worst:.1?})");
     }
-    record(&store, id).await
+    record(&store, id).await?;
+    reconcile(&store, id).await?;
+    documents(&store).await
 }
 
 fn fsync(path: &Path) -> Result<Duration> {
@@ -121,4 +127,83 @@ async fn record(store: &SqliteStore, id: TypeId) -> Result<()> {
     }
     println!("find among 1,000,000      {:>12.1?}", started.elapsed() / 1000);
     Ok(())
+}
+
+/// Ten million serials more, issued in groups of ten, and all that was drawn before.
+async fn reconcile(store: &SqliteStore, type_id: TypeId) -> Result<()> {
+    let (bounds, now) = ((0, SERIAL_MAX), Timestamp::UNIX_EPOCH);
+    let (holder, revision, count) = ("me", 0, 10_000_000);
+    let order = Draw { type_id, period: "", count, bounds, holder, revision, now };
+    let drawn = store.draw(order).await?;
+    for start in drawn.clone().step_by(10_000) {
+        let groups: Vec<_> = (start..start + 10_000)
+            .step_by(10)
+            .map(|first| {
+                let issues = vec![Issue { first, last: first + 9, key_id: 7, at_ms: 0 }];
+                let span = Span { type_id, period: String::new(), serials: first..first + 10 };
+                IssueGroup { span, issues }
+            })
+            .collect();
+        store.record_issues(&groups).await?;
+    }
+    let (mut worst, mut serials, started) = (Duration::ZERO, 0, Instant::now());
+    loop {
+        let step = Instant::now();
+        let looked = store.reconcile(type_id, 1_000_000, now).await?;
+        worst = worst.max(step.elapsed());
+        serials += looked.serials;
+        assert_eq!(looked.found, []);
+        if looked.done {
+            break;
+        }
+    }
+    let took = started.elapsed();
+    println!("reconcile {serials} serials {took:>12.1?} (slowest million {worst:.1?})");
+    Ok(())
+}
+
+/// A thousand documents in each step, with numbers of the counter.
+async fn documents(store: &SqliteStore) -> Result<()> {
+    const CALLS: u32 = 200;
+    let id_type = IdType::new("acme", "document", Kind::Sequence(SequenceSpec::default()))?;
+    let type_id = store.create_type(&id_type, &[], Timestamp::UNIX_EPOCH).await?.id;
+    let started = Instant::now();
+    for call in 0..CALLS {
+        let document = |number: u32| NewDocument {
+            payload: format!(r#"{{"amount": {number}, "currency": "EUR"}}"#),
+            reference: Some(format!("{call}-{number}")),
+            request_key: None,
+            key_id: 7,
+        };
+        let render: Render = Arc::new(|serials| serials.map(|serial| serial.to_string()).collect());
+        let order = DocumentOrder {
+            type_id,
+            revision: 0,
+            period: String::new(),
+            numbers: Numbers::Counter { bounds: (0, SERIAL_MAX), render },
+            sink: ReceiverId(1),
+            requests: vec![(0..1000).map(document).collect()],
+            claimed_until: None,
+            now: Timestamp::UNIX_EPOCH,
+        };
+        store.assign_documents(&Arc::new(order)).await?;
+    }
+    let mean = started.elapsed() / CALLS;
+    println!("assign 1,000 documents    {mean:>12.1?}");
+    let (started, now) = (Instant::now(), Timestamp::UNIX_EPOCH);
+    for _ in 0..CALLS {
+        let (receiver, tenant) = (ReceiverId(1), "acme".to_owned());
+        let wanted = Wanted { receiver, tenant, limit: 1000, ordered: false };
+        let claimed = store.claim_deliveries(&[wanted], now, Timestamp::MAX).await?;
+        let outcomes: Vec<_> = claimed.iter().map(delivered).collect();
+        store.settle_deliveries(&outcomes, now).await?;
+    }
+    println!("claim and settle 1,000    {:>12.1?}", started.elapsed() / CALLS);
+    Ok(())
+}
+
+fn delivered(delivery: &Delivery) -> Outcome {
+    let (at, duration) = (Timestamp::UNIX_EPOCH, Duration::ZERO);
+    let attempt = Attempt { number: delivery.attempt, at, duration, status: None, error: None };
+    Outcome { delivery: delivery.id, token: delivery.token, attempt, next: Next::Delivered }
 }

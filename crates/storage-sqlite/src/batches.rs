@@ -143,7 +143,8 @@ fn made(connection: &Connection, id: BatchId) -> StepResult<Vec<Range<u64>>> {
     let mut unmade: Vec<Range<u64>> = connection
         .prepare_cached(
             "SELECT start, stop FROM gaps
-             WHERE type_id = ?1 AND period = '' AND start >= ?2 AND start < ?3",
+             WHERE type_id = ?1 AND period = '' AND start >= ?2 AND start < ?3
+               AND closed_at IS NULL",
         )?
         .query_map(params![batch.type_id.0, batch.serials.start, batch.serials.end], |row| {
             Ok(row.get(0)?..row.get(1)?)

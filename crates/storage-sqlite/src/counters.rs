@@ -56,18 +56,21 @@ pub(crate) fn next(
     Ok(next)
 }
 
+/// Moves a counter to the end of what was drawn from it. What is given back moves it to the start of
+/// that, and the reconciliation with it: it has to look at these serials once more.
 pub(crate) fn move_to(
     connection: &Connection,
     type_id: TypeId,
     period: &str,
-    next: u64,
+    drawn: Range<u64>,
 ) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
-            "INSERT INTO counters (type_id, period, next) VALUES (?1, ?2, ?3)
-             ON CONFLICT DO UPDATE SET next = excluded.next",
+            "INSERT INTO counters (type_id, period, next, checked) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT DO UPDATE
+             SET next = excluded.next, checked = min(checked, excluded.next)",
         )?
-        .execute(params![type_id.0, period, next])?;
+        .execute(params![type_id.0, period, drawn.end, drawn.start])?;
     Ok(())
 }
 
@@ -79,7 +82,7 @@ fn draw(connection: &Connection, order: Order) -> StepResult<Range<u64>> {
     if stop <= start {
         return Ok(start..start);
     }
-    move_to(connection, type_id, &period, stop)?;
+    move_to(connection, type_id, &period, start..stop)?;
     let span = Span { type_id, period, serials: start..stop };
     draws::insert(connection, &span, &holder, now.as_millisecond())?;
     mark_used(connection, type_id)?;
@@ -97,7 +100,8 @@ fn give_back(
     }
     draws::take_off(connection, span, Some(holder))?;
     if next(connection, span.type_id, &span.period)? == Some(span.serials.end) {
-        move_to(connection, span.type_id, &span.period, span.serials.start)?;
+        let start = span.serials.start;
+        move_to(connection, span.type_id, &span.period, start..start)?;
         Ok(GivenBack::ToCounter)
     } else {
         gaps::insert(connection, span, GapReason::PoolDiscarded, now, holder)?;

@@ -1,27 +1,55 @@
 //! Deliveries that are under way: from the record to the end of an attempt.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, Row, params};
-use storage::{Attempt, Delivery, DeliveryState, NewDelivery, Next, Outcome, ReceiverId, Wanted};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+use storage::{
+    Attempt, Delivery, DeliveryState, GapReason, NewDelivery, Next, Outcome, ReceiverId, Wanted,
+};
 
 use crate::batches::limit;
+use crate::documents::{key_of, read_key};
 use crate::error::StepResult;
+use crate::gaps;
 use crate::outbox::{delivery_id, number};
 use crate::time::Millis;
 
+/// The type of deliveries that are no documents.
+pub(crate) const NO_TYPE: i64 = 0;
+
 // Begins with what is pending and due, and goes on from there.
 pub(crate) const DUE: &str = "
-    SELECT number, receiver, attempts, token, created_at, key, subject, body
+    SELECT number, receiver, attempts, token, created_at, key, subject, body,
+           deliveries.type_id, period, serial
     FROM deliveries INDEXED BY deliveries_due
     CROSS JOIN contents ON contents.delivery = deliveries.number
+    LEFT JOIN documents ON documents.delivery = deliveries.number
     WHERE state = 'pending' AND receiver = ?1 AND due_at <= ?2 AND tenant = ?3
     ORDER BY due_at, number LIMIT ?4";
+
+// One step in the index for each type that has anything pending.
+pub(crate) const NEXT_TYPE: &str = "
+    SELECT type_id FROM deliveries INDEXED BY deliveries_in_order
+    WHERE state = 'pending' AND receiver = ?1 AND type_id > ?2
+    ORDER BY type_id LIMIT 1";
+
+pub(crate) const IN_ORDER: &str = "
+    SELECT number, receiver, attempts, token, created_at, key, subject, body,
+           deliveries.type_id, period, serial, due_at
+    FROM deliveries INDEXED BY deliveries_in_order
+    CROSS JOIN contents ON contents.delivery = deliveries.number
+    LEFT JOIN documents ON documents.delivery = deliveries.number
+    WHERE state = 'pending' AND receiver = ?1 AND deliveries.type_id = ?2 AND tenant = ?3
+    ORDER BY number LIMIT ?4";
 
 const TAKE: &str = "UPDATE deliveries SET attempts = ?2, token = ?3, due_at = ?4 WHERE number = ?1";
 
 const SETTLE: &str = "
     UPDATE deliveries SET token = token + 1, state = ?3, due_at = ?4, settled_at = ?5,
         last_number = ?6, last_at = ?7, last_ms = ?8, last_status = ?9, last_error = ?10
+    WHERE number = ?1 AND token = ?2 RETURNING type_id";
+
+const UNTRIED: &str = "
+    UPDATE deliveries SET token = token + 1, attempts = attempts - 1, due_at = ?3
     WHERE number = ?1 AND token = ?2";
 
 const LOG: &str = "
@@ -60,15 +88,36 @@ pub(crate) fn read_content(row: &Row<'_>) -> rusqlite::Result<NewDelivery> {
     })
 }
 
-/// A row as it is once it is claimed.
-fn read_claim(row: &Row<'_>) -> rusqlite::Result<Delivery> {
+/// A row as it is on record.
+fn read_row(row: &Row<'_>) -> rusqlite::Result<Delivery> {
+    let is_document = row.get::<_, i64>("type_id")? > NO_TYPE;
     Ok(Delivery {
         id: delivery_id(row.get("number")?),
         content: read_content(row)?,
-        attempt: row.get::<_, u32>("attempts")?.saturating_add(1),
-        token: row.get::<_, i64>("token")? + 1,
+        document: if is_document { Some(read_key(row)?) } else { None },
+        attempt: row.get("attempts")?,
+        token: row.get("token")?,
         created_at: row.get::<_, Millis>("created_at")?.0,
     })
+}
+
+/// A row as it is once it is claimed.
+fn read_claim(row: &Row<'_>) -> rusqlite::Result<Delivery> {
+    let found = read_row(row)?;
+    Ok(Delivery { attempt: found.attempt.saturating_add(1), token: found.token + 1, ..found })
+}
+
+/// The delivery of a document as it is on record.
+pub(crate) fn find(connection: &Connection, number: i64) -> StepResult<Option<Delivery>> {
+    let found = connection
+        .prepare_cached(
+            "SELECT * FROM deliveries CROSS JOIN contents ON contents.delivery = number
+             CROSS JOIN documents ON documents.delivery = number
+             WHERE number = ?1",
+        )?
+        .query_one([number], read_row)
+        .optional()?;
+    Ok(found)
 }
 
 /// Takes what is due.
@@ -78,16 +127,15 @@ pub(crate) fn claim(
     now: Timestamp,
     until: Timestamp,
 ) -> StepResult<Vec<Delivery>> {
-    let mut due = connection.prepare_cached(DUE)?;
     let mut take = connection.prepare_cached(TAKE)?;
     let mut claimed = Vec::new();
-    for Wanted { receiver, tenant, limit: most } in wanted {
+    for wanted in wanted {
         let first = claimed.len();
-        for delivery in
-            due.query_map(params![receiver.0, Millis(now), tenant, limit(*most)], read_claim)?
-        {
-            claimed.push(delivery?);
-        }
+        claimed.extend(if wanted.ordered {
+            due_in_order(connection, wanted, now)?
+        } else {
+            due(connection, wanted, now)?
+        });
         // Only now, so that nothing moves in the index while it is read.
         for Delivery { id, attempt, token, .. } in &claimed[first..] {
             take.execute(params![id.number(), attempt, token, Millis(until)])?;
@@ -96,31 +144,107 @@ pub(crate) fn claim(
     Ok(claimed)
 }
 
+/// A claim for a receiver ends behind the delivery that goes beyond this: large ones come in several.
+const CLAIM_BYTES_MAX: usize = 16 << 20;
+
+/// What is due, the longest due first.
+fn due(connection: &Connection, wanted: &Wanted, now: Timestamp) -> StepResult<Vec<Delivery>> {
+    let Wanted { receiver, tenant, limit: most, .. } = wanted;
+    let mut statement = connection.prepare_cached(DUE)?;
+    let mut rows = statement.query(params![receiver.0, Millis(now), tenant, limit(*most)])?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    while bytes < CLAIM_BYTES_MAX
+        && let Some(row) = rows.next()?
+    {
+        let delivery = read_claim(row)?;
+        bytes += delivery.content.body.len();
+        found.push(delivery);
+    }
+    Ok(found)
+}
+
+/// What is due of each type, up to the first one that is not: that one holds up those behind it.
+/// Between types, whatever was put on record first.
+fn due_in_order(
+    connection: &Connection,
+    wanted: &Wanted,
+    now: Timestamp,
+) -> StepResult<Vec<Delivery>> {
+    let Wanted { receiver, tenant, limit: most, .. } = wanted;
+    let mut next_type = connection.prepare_cached(NEXT_TYPE)?;
+    let mut in_order = connection.prepare_cached(IN_ORDER)?;
+    let mut found = Vec::new();
+    // Deliveries that are no documents are a type of their own.
+    let mut type_id = NO_TYPE - 1;
+    while let Some(next) =
+        next_type.query_one(params![receiver.0, type_id], |row| row.get(0)).optional()?
+    {
+        type_id = next;
+        let mut rows = in_order.query(params![receiver.0, type_id, tenant, limit(*most)])?;
+        while let Some(row) = rows.next()? {
+            if row.get::<_, Millis>("due_at")?.0 > now {
+                break;
+            }
+            found.push(read_claim(row)?);
+        }
+    }
+    found.sort_by_key(|delivery| delivery.id);
+    let mut bytes = 0;
+    let beyond = found.iter().position(|delivery| {
+        let full = bytes >= CLAIM_BYTES_MAX;
+        bytes += delivery.content.body.len();
+        full
+    });
+    found.truncate(beyond.unwrap_or(found.len()).min(*most));
+    Ok(found)
+}
+
 /// Notes how attempts went, and says for which that counted.
 pub(crate) fn settle(
     connection: &Connection,
     outcomes: &[Outcome],
     now: Timestamp,
 ) -> StepResult<Vec<bool>> {
-    let mut settle = connection.prepare_cached(SETTLE)?;
-    let mut log = connection.prepare_cached(LOG)?;
-    let mut counted = Vec::with_capacity(outcomes.len());
-    for Outcome { delivery, token, attempt, next } in outcomes {
-        let (state, due_at, settled_at) = match next {
-            Next::Delivered => (DeliveryState::Delivered, None, Some(Millis(now))),
-            Next::Retry(at) => (DeliveryState::Pending, Some(Millis(*at)), None),
-            Next::Dead => (DeliveryState::Dead, None, Some(Millis(now))),
-        };
-        let Attempt { number: nth, at, duration, status, error } = attempt;
-        let (id, at) = (number(*delivery), Millis(*at));
-        let ms = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
-        let state = state.name();
-        let settled = settle
-            .execute(params![id, token, state, due_at, settled_at, nth, at, ms, status, error])?;
-        if settled > 0 && error.is_some() {
-            log.execute(params![id, nth, at, ms, status, error])?;
+    outcomes.iter().map(|outcome| settle_one(connection, outcome, now)).collect()
+}
+
+fn settle_one(connection: &Connection, outcome: &Outcome, now: Timestamp) -> StepResult<bool> {
+    let Outcome { delivery, token, attempt, next } = outcome;
+    let id = number(*delivery);
+    let (state, due_at, settled_at) = match next {
+        Next::Delivered => (DeliveryState::Delivered, None, Some(Millis(now))),
+        Next::Retry(at) => (DeliveryState::Pending, Some(Millis(*at)), None),
+        Next::Dead => (DeliveryState::Dead, None, Some(Millis(now))),
+        Next::Untried => {
+            let mut untried = connection.prepare_cached(UNTRIED)?;
+            return Ok(untried.execute(params![id, token, Millis(now)])? > 0);
         }
-        counted.push(settled > 0);
+    };
+    let Attempt { number: nth, at, duration, status, error } = attempt;
+    let at = Millis(*at);
+    let ms = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    let state = state.name();
+    let type_id: Option<i64> = connection
+        .prepare_cached(SETTLE)?
+        .query_one(
+            params![id, token, state, due_at, settled_at, nth, at, ms, status, error],
+            |row| row.get(0),
+        )
+        .optional()?;
+    let Some(type_id) = type_id else { return Ok(false) };
+    if error.is_some() {
+        let mut log = connection.prepare_cached(LOG)?;
+        log.execute(params![id, nth, at, ms, status, error])?;
     }
-    Ok(counted)
+    if type_id > NO_TYPE
+        && matches!(next, Next::Delivered | Next::Dead)
+        && let Some(key) = key_of(connection, id)?
+    {
+        if *next == Next::Dead {
+            gaps::open_for(connection, &key, GapReason::OutboxDlq, now)?;
+        } else {
+            gaps::close_for(connection, &key, now)?;
+        }
+    }
+    Ok(true)
 }

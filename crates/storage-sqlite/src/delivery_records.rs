@@ -6,12 +6,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 use storage::{
-    Attempt, DeliveryFilter, DeliveryId, DeliveryRecord, DeliveryState, ReceiverId, Verdict,
+    Attempt, DeliveryFilter, DeliveryId, DeliveryRecord, DeliveryState, DocumentKey, GapReason,
+    ReceiverId, Verdict,
 };
 
 use crate::batches::{limit, read_time};
 use crate::deliveries::read_content;
+use crate::documents::{key_of, read_key};
 use crate::error::{StepResult, corrupt};
+use crate::gaps;
 use crate::outbox::{delivery_id, number};
 use crate::time::Millis;
 
@@ -38,7 +41,8 @@ fn read_attempt(row: &Row<'_>, columns: [&str; 5]) -> rusqlite::Result<Attempt> 
     })
 }
 
-fn read_row(row: &Row<'_>) -> StepResult<DeliveryRecord> {
+/// A delivery in a row that has all its columns, and those of what is sent.
+pub(crate) fn read_row(row: &Row<'_>) -> StepResult<DeliveryRecord> {
     let last = match row.get::<_, Option<u32>>("last_number")? {
         Some(_) => {
             let columns = ["last_number", "last_at", "last_ms", "last_status", "last_error"];
@@ -102,7 +106,8 @@ pub(crate) fn look(
     Ok(Some((record, attempts)))
 }
 
-/// Decides about a delivery. Abandoning ends a claim; there is none to be ended by a retry.
+/// Decides about a delivery. Abandoning ends a claim; there is none to be ended by a retry. A number
+/// that is a gap stays one until its document has arrived.
 pub(crate) fn decide(
     connection: &Connection,
     id: DeliveryId,
@@ -123,6 +128,12 @@ pub(crate) fn decide(
             }
         })?
         .execute(params![number(id), Millis(now)])?;
+    if decided > 0
+        && verdict == Verdict::Abandon
+        && let Some(key) = key_of(connection, number(id))?
+    {
+        gaps::open_for(connection, &key, GapReason::Abandoned, now)?;
+    }
     Ok(decided > 0)
 }
 
@@ -133,6 +144,16 @@ pub(crate) fn abandon(
     receiver: ReceiverId,
     now: Timestamp,
 ) -> StepResult<u64> {
+    let documents: Vec<DocumentKey> = connection
+        .prepare_cached(
+            "SELECT documents.type_id, period, serial
+             FROM deliveries INDEXED BY deliveries_in_order
+             CROSS JOIN documents ON documents.delivery = deliveries.number
+             WHERE receiver = ?1 AND tenant = ?2 AND state = 'pending'
+               AND deliveries.type_id > 0",
+        )?
+        .query_map(params![receiver.0, tenant], read_key)?
+        .collect::<rusqlite::Result<_>>()?;
     let abandoned = connection
         .prepare_cached(
             "UPDATE deliveries SET state = 'abandoned', token = token + 1, due_at = NULL,
@@ -140,16 +161,20 @@ pub(crate) fn abandon(
              WHERE receiver = ?1 AND tenant = ?2 AND state = 'pending'",
         )?
         .execute(params![receiver.0, tenant, Millis(now)])?;
+    for key in &documents {
+        gaps::open_for(connection, key, GapReason::Abandoned, now)?;
+    }
     Ok(abandoned as u64)
 }
 
-/// Forgets what was over before a time, and counts it. Contents and attempts go with it.
+/// Forgets what was over before a time, and counts it. Contents and attempts go with it. Documents
+/// stay: they are what their numbers are explained by.
 pub(crate) fn forget(connection: &Connection, before: Timestamp, most: usize) -> StepResult<u64> {
     let forgotten = connection
         .prepare_cached(
             "DELETE FROM deliveries WHERE number IN (
                  SELECT number FROM deliveries INDEXED BY deliveries_over
-                 WHERE state IN ('delivered', 'abandoned') AND settled_at < ?1
+                 WHERE state IN ('delivered', 'abandoned') AND type_id = 0 AND settled_at < ?1
                  ORDER BY settled_at LIMIT ?2)",
         )?
         .execute(params![Millis(before), limit(most)])?;

@@ -1,25 +1,21 @@
-//! Serials that will never carry anything.
+//! Serials that will never carry anything, or turned out to do so after all.
 
 use std::ops::Range;
 
 use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
-use storage::{Gap, GapReason, Issue, IssueGroup, Page, Span, TypeId};
+use storage::{DocumentKey, Gap, GapReason, IssueGroup, SignOff, Span, TypeId};
 
+use crate::batches::read_time;
 use crate::error::{StepResult, corrupt};
+use crate::ranges::{common, without};
 use crate::time::Millis;
 
-const COLUMNS: &str = "id, type_id, period, start, stop, reason, detected_at, instance";
+/// Most serials of a closed gap, so that the look for a serial knows how far before it to begin.
+pub(crate) const CLOSED_SERIALS_MAX: u64 = 1024;
 
-pub(crate) const FIND: &str = "
-    SELECT gaps.* FROM counters JOIN gaps ON gaps.id = (
-        SELECT id FROM gaps AS before
-        WHERE before.type_id = counters.type_id AND before.period = counters.period
-          AND before.start <= ?3
-        ORDER BY before.start DESC LIMIT 1)
-    WHERE counters.type_id = ?1 AND (?2 IS NULL OR counters.period = ?2)
-      AND gaps.stop > ?3
-    ORDER BY counters.period";
+pub(crate) const COLUMNS: &str = "id, type_id, period, start, stop, reason, detected_at, instance,
+    closed_at, signed_by, signed_at, signed_note";
 
 /// The span of a row that has one.
 pub(crate) fn read_span(row: &Row<'_>) -> rusqlite::Result<Span> {
@@ -30,15 +26,24 @@ pub(crate) fn read_span(row: &Row<'_>) -> rusqlite::Result<Span> {
     })
 }
 
-fn read_row(row: &Row<'_>) -> StepResult<Gap> {
+/// A gap in a row that has all its columns.
+pub(crate) fn read_row(row: &Row<'_>) -> StepResult<Gap> {
     let name: String = row.get("reason")?;
     let reason = GapReason::ALL.into_iter().find(|reason| reason.name() == name);
+    let sign_off = match read_time(row, "signed_at")? {
+        Some(at) => {
+            Some(SignOff { key_id: row.get("signed_by")?, at, note: row.get("signed_note")? })
+        }
+        None => None,
+    };
     Ok(Gap {
         id: row.get("id")?,
         span: read_span(row)?,
         reason: reason.ok_or_else(|| corrupt(format!("a gap has the unknown reason {name:?}")))?,
         detected_at: row.get::<_, Millis>("detected_at")?.0,
         instance: row.get("instance")?,
+        closed_at: read_time(row, "closed_at")?,
+        sign_off,
     })
 }
 
@@ -50,11 +55,20 @@ pub(crate) fn insert(
     now: Timestamp,
     instance: &str,
 ) -> StepResult<Gap> {
-    let Span { type_id, period, serials } = span;
+    let (span, instance) = (span.clone(), instance.to_owned());
+    let (detected_at, closed_at, sign_off) = (now, None, None);
+    put(connection, &Gap { id: 0, span, reason, detected_at, instance, closed_at, sign_off })
+}
+
+/// Records a gap under a number of its own.
+fn put(connection: &Connection, gap: &Gap) -> StepResult<Gap> {
+    let Span { type_id, period, serials } = &gap.span;
+    let sign_off = gap.sign_off.as_ref();
     connection
         .prepare_cached(&format!(
-            "INSERT INTO gaps (type_id, period, start, stop, reason, detected_at, instance)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) RETURNING {COLUMNS}"
+            "INSERT INTO gaps (type_id, period, start, stop, reason, detected_at, instance,
+                 closed_at, signed_by, signed_at, signed_note)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) RETURNING {COLUMNS}"
         ))?
         .query_and_then(
             params![
@@ -62,9 +76,13 @@ pub(crate) fn insert(
                 period,
                 serials.start,
                 serials.end,
-                reason.name(),
-                Millis(now),
-                instance
+                gap.reason.name(),
+                Millis(gap.detected_at),
+                gap.instance,
+                gap.closed_at.map(Millis),
+                sign_off.map(|by| by.key_id),
+                sign_off.map(|by| Millis(by.at)),
+                sign_off.map(|by| &by.note)
             ],
             read_row,
         )?
@@ -72,83 +90,124 @@ pub(crate) fn insert(
         .ok_or_else(|| corrupt("a gap was not recorded"))?
 }
 
+/// The open gaps that hold serials of a span, the last one first.
+fn touched(connection: &Connection, span: &Span) -> StepResult<Vec<Gap>> {
+    let Span { type_id, period, serials } = span;
+    connection
+        .prepare_cached(&format!(
+            "SELECT {COLUMNS} FROM gaps INDEXED BY gaps_open
+             WHERE type_id = ?1 AND period = ?2 AND start < ?3 AND closed_at IS NULL
+             ORDER BY start DESC"
+        ))?
+        .query_and_then(params![type_id.0, period, serials.end], read_row)?
+        // They do not overlap, so those before the span need not be read. Usually that is all.
+        .take_while(|gap| gap.as_ref().map_or(true, |g| g.span.serials.end > serials.start))
+        .collect()
+}
+
 /// Takes what was issued after all off the gaps that hold it.
 ///
 /// An instance that was taken for gone writes its log late. Serials around the issues stay in their
 /// gap: nobody was given them.
 pub(crate) fn take_off(connection: &Connection, group: &IssueGroup) -> StepResult<()> {
-    let Span { type_id, period, serials } = &group.span;
-    let touched: Vec<Gap> = connection
-        .prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM gaps WHERE type_id = ?1 AND period = ?2 AND start < ?3
-             ORDER BY start DESC"
-        ))?
-        .query_and_then(params![type_id.0, period, serials.end], read_row)?
-        // Gaps do not overlap, so those before the span need not be read. Usually that is all.
-        .take_while(|gap| gap.as_ref().map_or(true, |g| g.span.serials.end > serials.start))
-        .collect::<StepResult<_>>()?;
-    for gap in touched {
-        let rest = without(&gap.span.serials, &group.issues);
+    for gap in touched(connection, &group.span)? {
+        let issued = group.issues.iter().map(|issue| issue.first..issue.last.saturating_add(1));
+        let rest = without(&gap.span.serials, issued);
         if rest != [gap.span.serials.clone()] {
-            replace(connection, &gap, &rest)?;
+            divide(connection, &gap, rest.into_iter().map(|serials| (serials, None)))?;
         }
     }
     Ok(())
 }
 
-/// What is left of serials without those that were issued. The issues are in order.
-fn without(serials: &Range<u64>, issues: &[Issue]) -> Vec<Range<u64>> {
-    let mut rest = Vec::new();
-    let mut start = serials.start;
-    for issue in issues {
-        let before = start..issue.first.min(serials.end);
-        if !before.is_empty() {
-            rest.push(before);
+/// Closes what was recorded as lost and was not, and keeps the record. False if a part of the span
+/// was not: somebody has it, or had it.
+pub(crate) fn find_again(connection: &Connection, span: &Span, now: Timestamp) -> StepResult<bool> {
+    let mut found = 0;
+    for gap in touched(connection, span)? {
+        if !is_loss(gap.reason) {
+            return Ok(false);
         }
-        start = start.max(issue.last.saturating_add(1));
+        let part = common(&gap.span.serials, &span.serials);
+        found += part.end - part.start;
+        let open = without(&gap.span.serials, [part.clone()]).into_iter();
+        let closed = narrow(part).map(|serials| (serials, Some(now)));
+        divide(connection, &gap, open.map(|serials| (serials, None)).chain(closed))?;
     }
-    if start < serials.end {
-        rest.push(start..serials.end);
-    }
-    rest
+    Ok(found == span.serials.end - span.serials.start)
 }
 
-/// Puts what is left of a gap in its place. The first part keeps the number.
-fn replace(connection: &Connection, gap: &Gap, rest: &[Range<u64>]) -> StepResult<()> {
-    let Some((first, others)) = rest.split_first() else {
+/// Whether a reason says that nobody knew what became of a serial.
+fn is_loss(reason: GapReason) -> bool {
+    matches!(reason, GapReason::Crash | GapReason::PoolDiscarded | GapReason::UntrackedLoss)
+}
+
+/// Serials in ranges that a closed gap may have.
+fn narrow(serials: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let Range { start, end } = serials;
+    let width = usize::try_from(CLOSED_SERIALS_MAX).unwrap_or(usize::MAX);
+    (start..end)
+        .step_by(width)
+        .map(move |start| start..end.min(start.saturating_add(CLOSED_SERIALS_MAX)))
+}
+
+/// Puts parts in the place of a gap, each open or closed. The first one keeps the number.
+fn divide(
+    connection: &Connection,
+    gap: &Gap,
+    parts: impl IntoIterator<Item = (Range<u64>, Option<Timestamp>)>,
+) -> StepResult<()> {
+    let mut parts = parts.into_iter();
+    let Some((first, closed_at)) = parts.next() else {
         connection.prepare_cached("DELETE FROM gaps WHERE id = ?1")?.execute([gap.id])?;
         return Ok(());
     };
     connection
-        .prepare_cached("UPDATE gaps SET start = ?2, stop = ?3 WHERE id = ?1")?
-        .execute(params![gap.id, first.start, first.end])?;
-    for serials in others {
-        let part = Span { serials: serials.clone(), ..gap.span.clone() };
-        insert(connection, &part, gap.reason, gap.detected_at, &gap.instance)?;
+        .prepare_cached("UPDATE gaps SET start = ?2, stop = ?3, closed_at = ?4 WHERE id = ?1")?
+        .execute(params![gap.id, first.start, first.end, closed_at.map(Millis)])?;
+    for (serials, closed_at) in parts {
+        let span = Span { serials, ..gap.span.clone() };
+        put(connection, &Gap { span, closed_at, ..gap.clone() })?;
     }
     Ok(())
 }
 
-/// The gaps of a type, oldest first.
-pub(crate) fn list(connection: &Connection, type_id: TypeId, page: Page) -> StepResult<Vec<Gap>> {
-    connection
-        .prepare_cached(&format!(
-            "SELECT {COLUMNS} FROM gaps WHERE type_id = ?1 AND id > ?2 ORDER BY id LIMIT ?3"
-        ))?
-        .query_and_then(params![type_id.0, page.after, page.limit], read_row)?
-        .collect()
+/// Says that the number of a document carries nothing, and why. A number that is a gap already stays
+/// the same one, with this reason.
+pub(crate) fn open_for(
+    connection: &Connection,
+    key: &DocumentKey,
+    reason: GapReason,
+    now: Timestamp,
+) -> StepResult<()> {
+    let DocumentKey { type_id, period, serial } = key;
+    let known = connection
+        .prepare_cached(
+            "UPDATE gaps INDEXED BY gaps_open SET reason = ?4
+             WHERE type_id = ?1 AND period = ?2 AND start = ?3 AND closed_at IS NULL",
+        )?
+        .execute(params![type_id.0, period, serial, reason.name()])?;
+    if known == 0 {
+        let (type_id, period) = (*type_id, period.clone());
+        let span = Span { type_id, period, serials: *serial..serial + 1 };
+        // No instance has lost it.
+        insert(connection, &span, reason, now, "")?;
+    }
+    Ok(())
 }
 
-/// The gaps that hold a serial. Gaps of one counter do not overlap, so the last one that begins
-/// before the serial is the only one that can.
-pub(crate) fn find(
+/// Closes the gap of a document that has arrived after all.
+pub(crate) fn close_for(
     connection: &Connection,
-    type_id: TypeId,
-    period: Option<&str>,
-    serial: i64,
-) -> StepResult<Vec<Gap>> {
+    key: &DocumentKey,
+    now: Timestamp,
+) -> StepResult<()> {
+    let DocumentKey { type_id, period, serial } = key;
     connection
-        .prepare_cached(FIND)?
-        .query_and_then(params![type_id.0, period, serial], read_row)?
-        .collect()
+        .prepare_cached(
+            "UPDATE gaps INDEXED BY gaps_open SET closed_at = ?4
+             WHERE type_id = ?1 AND period = ?2 AND start = ?3 AND closed_at IS NULL",
+        )?
+        .execute(params![type_id.0, period, serial, Millis(now)])?;
+    Ok(())
 }

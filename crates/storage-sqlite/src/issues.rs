@@ -1,12 +1,16 @@
 //! The issue log.
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
-use storage::{Gap, IssueGroup, IssueRecord, IssueStore, Page, Result, Span, TypeId, packing};
+use storage::{
+    Gap, GapFilter, GapTotals, IssueGroup, IssueRecord, IssueStore, Reconciled, Result, SignOff,
+    Span, TypeId, packing,
+};
 
 use crate::error::{StepResult, corrupt};
 use crate::types::mark_used;
-use crate::{SqliteStore, draws, gaps};
+use crate::{SqliteStore, draws, gap_lists, gaps, reconciling};
 
 // The next two are one step in the index each, however many rows there are. Comparing both columns
 // at once, as in (period, width_log2) > (?, ?), would read all rows of the class before.
@@ -27,16 +31,25 @@ pub(crate) const FIND_IN_CLASS: &str = "
     ORDER BY start";
 
 fn record(connection: &Connection, group: &IssueGroup) -> StepResult<()> {
-    let Span { type_id, period, serials } = &group.span;
+    let serials = &group.span.serials;
     // An empty span accounts for nothing.
+    if serials.is_empty() {
+        return Ok(());
+    }
+    let taken = draws::take_off(connection, &group.span, None)?;
+    if group.issues.is_empty() {
+        return taken.iter().try_for_each(|part| record_rejected(connection, &part.span));
+    }
+    gaps::take_off(connection, group)?;
+    write(connection, group)
+}
+
+/// Writes a group with issues to the log.
+pub(crate) fn write(connection: &Connection, group: &IssueGroup) -> StepResult<()> {
+    let Span { type_id, period, serials } = &group.span;
     let Some(width_log2) = serials.end.saturating_sub(serials.start).checked_ilog2() else {
         return Ok(());
     };
-    draws::take_off(connection, &group.span, None)?;
-    if group.issues.is_empty() {
-        return Ok(());
-    }
-    gaps::take_off(connection, group)?;
     // A group that is there already was written by an attempt whose answer got lost. If it has
     // grown since, the longer one holds what the shorter one held.
     connection
@@ -57,6 +70,18 @@ fn record(connection: &Connection, group: &IssueGroup) -> StepResult<()> {
     Ok(())
 }
 
+/// Remembers that nothing is missing where a filter rejects everything. Serials come off a draw once,
+/// so the rows never overlap.
+fn record_rejected(connection: &Connection, span: &Span) -> StepResult<()> {
+    let Span { type_id, period, serials } = span;
+    connection
+        .prepare_cached(
+            "INSERT INTO rejected (type_id, period, start, stop) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute(params![type_id.0, period, serials.start, serials.end])?;
+    Ok(())
+}
+
 fn record_all(connection: &Connection, issued: &[IssueGroup]) -> StepResult<()> {
     let mut marked = None;
     for group in issued {
@@ -71,6 +96,15 @@ fn record_all(connection: &Connection, issued: &[IssueGroup]) -> StepResult<()> 
     Ok(())
 }
 
+/// Most serials in a group of a class.
+pub(crate) fn width_max(width_log2: i64) -> StepResult<u64> {
+    u32::try_from(width_log2)
+        .ok()
+        .filter(|&log2| log2 < 63)
+        .map(|log2| (2 << log2) - 1)
+        .ok_or_else(|| corrupt(format!("the log has rows of width 2^{width_log2}")))
+}
+
 /// Adds the issues of one class that hold a serial.
 fn find_in_class(
     connection: &Connection,
@@ -79,11 +113,7 @@ fn find_in_class(
     serial: u64,
     found: &mut Vec<IssueRecord>,
 ) -> StepResult<()> {
-    let width_max = u32::try_from(width_log2)
-        .ok()
-        .filter(|&log2| log2 < 63)
-        .map(|log2| (2 << log2) - 1)
-        .ok_or_else(|| corrupt(format!("the log has rows of width 2^{width_log2}")))?;
+    let width_max = width_max(width_log2)?;
     let start_min = (serial + 1).saturating_sub(width_max);
     let mut statement = connection.prepare_cached(FIND_IN_CLASS)?;
     let mut rows = statement.query(params![type_id.0, period, width_log2, start_min, serial])?;
@@ -170,8 +200,43 @@ impl IssueStore for SqliteStore {
             .await
     }
 
-    async fn list_gaps(&self, type_id: TypeId, page: Page) -> Result<Vec<Gap>> {
-        self.readers.run(move |connection| gaps::list(connection, type_id, page)).await
+    async fn list_gaps(&self, filter: &GapFilter) -> Result<Vec<Gap>> {
+        let filter = filter.clone();
+        self.readers.run(move |connection| gap_lists::list(connection, &filter)).await
+    }
+
+    async fn count_gaps(&self, filter: &GapFilter) -> Result<GapTotals> {
+        let filter = filter.clone();
+        self.readers.run(move |connection| gap_lists::count(connection, &filter)).await
+    }
+
+    async fn sign_off_gap(
+        &self,
+        type_id: TypeId,
+        gap: i64,
+        sign_off: &SignOff,
+    ) -> Result<Option<Gap>> {
+        let sign_off = sign_off.clone();
+        self.writer
+            .run(move |connection| gap_lists::sign_off(connection, type_id, gap, &sign_off))
+            .await
+    }
+
+    /// The reading, which is nearly all of it, does not keep the writer busy.
+    async fn reconcile(
+        &self,
+        type_id: TypeId,
+        serials_max: u64,
+        now: Timestamp,
+    ) -> Result<Reconciled> {
+        let looked = self
+            .readers
+            .run(move |connection| reconciling::look(connection, type_id, serials_max))
+            .await?;
+        if looked.parts.is_empty() {
+            return Ok(Reconciled { done: looked.done, ..Reconciled::default() });
+        }
+        self.writer.run(move |connection| reconciling::note(connection, looked, now)).await
     }
 
     async fn find_gaps(
@@ -180,10 +245,12 @@ impl IssueStore for SqliteStore {
         period: Option<&str>,
         serial: u64,
     ) -> Result<Vec<Gap>> {
-        let Ok(serial) = i64::try_from(serial) else { return Ok(Vec::new()) };
+        if i64::try_from(serial).is_err() {
+            return Ok(Vec::new());
+        }
         let period = period.map(str::to_owned);
         self.readers
-            .run(move |connection| gaps::find(connection, type_id, period.as_deref(), serial))
+            .run(move |connection| gap_lists::find(connection, type_id, period.as_deref(), serial))
             .await
     }
 }

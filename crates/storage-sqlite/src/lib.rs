@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod answers;
+mod assigning;
 mod audit;
 pub mod baseline;
 #[cfg(test)]
@@ -14,10 +15,12 @@ mod counters;
 mod dead_letters;
 mod deliveries;
 mod delivery_records;
+mod documents;
 mod draws;
 mod epochs;
 mod error;
 mod events;
+mod gap_lists;
 mod gaps;
 mod instances;
 mod issues;
@@ -27,8 +30,11 @@ mod orders;
 mod outbox;
 #[cfg(test)]
 mod outbox_tests;
+mod ranges;
 mod readers;
 mod receivers;
+mod reconciling;
+mod reservations;
 #[cfg(test)]
 mod tests;
 mod time;

@@ -18,12 +18,13 @@ const LOCK: &str = "mintage.lock";
 type Migration = fn(&Connection) -> rusqlite::Result<()>;
 
 /// Each migration in its place: the first makes version 1 of an empty file.
-const MIGRATIONS: [Migration; 5] = [
+const MIGRATIONS: [Migration; 6] = [
     |file| file.execute_batch(include_str!("../migrations/0001_first_tables.sql")),
     |file| file.execute_batch(include_str!("../migrations/0002_revisions_and_holders.sql")),
     |file| file.execute_batch(include_str!("../migrations/0003_batches.sql")),
     |file| file.execute_batch(include_str!("../migrations/0004_outbox.sql")),
     codes::move_marks,
+    |file| file.execute_batch(include_str!("../migrations/0006_documents.sql")),
 ];
 
 /// As in the first migration. Zero in a file that nobody has claimed.

@@ -47,7 +47,7 @@ pub(crate) fn order(connection: &Connection, order: &BatchOrder) -> StepResult<O
     let Some(id) = take_ids(connection, count, order.now)? else {
         return Ok(Ordered::NoRoom { drawn });
     };
-    counters::move_to(connection, type_id, "", stop)?;
+    counters::move_to(connection, type_id, "", start..stop)?;
     mark_used(connection, type_id)?;
     add_ordered(connection, &tenant, count)?;
     insert(connection, id, &tenant, order, start..stop)?;

@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use tokio::task::{self, JoinHandle};
 
 use crate::error::{StepResult, corrupt};
-use crate::{SqliteStore, gaps, issues};
+use crate::{SqliteStore, gap_lists, issues, reconciling};
 
 pub(crate) fn open() -> (TempDir, Arc<SqliteStore>) {
     let directory = tempfile::tempdir().unwrap();
@@ -266,7 +266,7 @@ async fn unreadable_rows_are_reported() {
 /// Instructions that were executed for the statements that look for a serial.
 fn instructions(connection: &rusqlite::Connection) -> StepResult<i32> {
     let mut sum = 0;
-    for sql in [issues::NEXT_WIDTH, issues::NEXT_PERIOD, issues::FIND_IN_CLASS, gaps::FIND] {
+    for sql in [issues::NEXT_WIDTH, issues::NEXT_PERIOD, issues::FIND_IN_CLASS, gap_lists::FIND] {
         sum += connection.prepare_cached(sql)?.reset_status(StatementStatus::VmStep);
     }
     Ok(sum)
@@ -295,12 +295,58 @@ async fn looking_for_a_serial_scans_nothing() {
             let look = move |connection: &rusqlite::Connection| {
                 instructions(connection)?;
                 let issues = issues::find(connection, id, period, serial)?.len();
-                let gaps = gaps::find(connection, id, period, serial.cast_signed())?.len();
+                let gaps = gap_lists::find(connection, id, period, serial)?.len();
                 Ok((issues + gaps, instructions(connection)?))
             };
             let (found, instructions) = store.readers.run(look).await.unwrap();
             assert_eq!(found, usize::from(number < GROUPS));
             assert!(instructions < 300, "{instructions} instructions for serial {serial}");
         }
+    }
+}
+
+/// Looking at serials costs the same at the beginning of a long log and at its end.
+#[tokio::test]
+async fn reconciling_reads_only_what_it_looks_at() {
+    let (_directory, store) = open();
+    let id = new_type(&store).await;
+    // Of every fifty serials, ten each are issued, rejected, lost, made by a batch, and held.
+    let fill = |connection: &rusqlite::Connection| {
+        connection.execute_batch(
+            "WITH RECURSIVE place (n) AS (SELECT 0 UNION ALL SELECT n + 50 FROM place LIMIT 5000)
+             INSERT INTO gaps (type_id, period, start, stop, reason, detected_at, instance)
+             SELECT 1, '', n, n + 10, 'crash', 0, '' FROM place;
+             INSERT INTO issue_log SELECT 1, '', 3, start + 10, start + 20, x'' FROM gaps;
+             INSERT INTO rejected SELECT 1, '', start + 20, start + 30 FROM gaps;
+             INSERT INTO draws SELECT 1, '', start + 40, start + 30, 'me', 0 FROM gaps;
+             INSERT INTO batches (id, tenant, type_id, start, stop, chunk_serials, derived, state,
+                 key_id, created_at)
+             SELECT id, 'acme', 1, start + 40, start + 50, 10, 0, 'completed', 0, 0 FROM gaps;",
+        )?;
+        Ok(())
+    };
+    store.writer.run(fill).await.unwrap();
+    for start in [0, 5, 120_000, 249_900] {
+        let look = move |connection: &rusqlite::Connection| {
+            let steps = || {
+                let mut sum = 0;
+                for sql in [
+                    reconciling::LOG,
+                    reconciling::DRAWS,
+                    reconciling::GAPS,
+                    reconciling::REJECTED,
+                    reconciling::BATCHES,
+                ] {
+                    sum += connection.prepare_cached(sql)?.reset_status(StatementStatus::VmStep);
+                }
+                Ok::<_, rusqlite::Error>(sum)
+            };
+            steps()?;
+            let span = Span { type_id: id, period: String::new(), serials: start..start + 100 };
+            Ok((reconciling::unexplained(connection, &span)?, steps()?))
+        };
+        let (missing, steps) = store.readers.run(look).await.unwrap();
+        assert_eq!(missing, []);
+        assert!(steps < 600, "{steps} instructions from {start} on");
     }
 }

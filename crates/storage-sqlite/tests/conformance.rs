@@ -21,6 +21,12 @@ impl Fixture for SqliteFixture {
         Arc::new(SqliteStore::open(&self.0.path().join("data")).unwrap())
     }
 
+    async fn lose_draws(&self) {
+        let file = self.0.path().join("data").join("mintage.db");
+        let connection = rusqlite::Connection::open(file).unwrap();
+        connection.execute("DELETE FROM draws", []).unwrap();
+    }
+
     fn many_instances(&self) -> bool {
         false
     }

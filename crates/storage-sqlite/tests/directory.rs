@@ -8,9 +8,10 @@ use idgen::spec::{IdType, Kind, SequenceSpec};
 use jiff::Timestamp;
 use storage::{
     AnswerClaim, AnswerKey, AnswerStore, BatchId, BatchState, BatchStore, ClaimTerms, Claimant,
-    CodeKey, CodeStore, CounterStore, Draw, Ledger, OutboxStore, TypeId, TypeStore, WorkerName,
+    CounterStore, Draw, IssueStore, OutboxStore, TypeId, TypeStore, WorkerName,
 };
 use storage_sqlite::{OpenError, SqliteStore};
+use storage_tests::upgrades::check_marks;
 use tempfile::TempDir;
 
 fn temporary() -> (TempDir, PathBuf) {
@@ -141,6 +142,9 @@ async fn a_file_of_the_first_release_goes_on() {
     let (bounds, holder) = ((0, 1000), "new run");
     let order = Draw { type_id: TypeId(7), period: "", count: 5, bounds, holder, revision: 0, now };
     assert_eq!(store.draw(order).await.unwrap(), 30..35);
+    // What the log of that release does not tell is not taken for lost.
+    let looked = store.reconcile(TypeId(7), 1000, now).await.unwrap();
+    assert_eq!((looked.serials, looked.found), (5, vec![]));
 
     // Nobody can release the claim any more, so it must not wait until it is stale.
     let key = AnswerKey { scope: "scope".to_owned(), key: "key".to_owned() };
@@ -208,35 +212,7 @@ async fn what_happened_to_codes_under_an_earlier_release_is_kept() {
     write_third_release(&directory);
     write_marks_of_third_release(&directory);
     let store = SqliteStore::open(&directory).unwrap();
-    let key = |serial| CodeKey {
-        type_id: TypeId(7),
-        batch: BatchId(2000),
-        ledger: Ledger::Stored,
-        serial,
-    };
-    let mut found = Vec::new();
-    for serial in 40..45 {
-        let status = store.code(&key(serial)).await.unwrap();
-        found.push(status.map(|status| {
-            let void = status.void.map(|void| (void.at.as_second(), void.reason));
-            (status.scans, status.first_scanned_at.map(Timestamp::as_second), void)
-        }));
-    }
-    let void = |at, reason: &str| Some((at, reason.to_owned()));
-    assert_eq!(
-        found,
-        [
-            Some((0, None, None)),
-            Some((3, Some(1), None)),
-            Some((1, Some(2), void(3, "stolen"))),
-            Some((0, None, void(4, "lost"))),
-            None
-        ]
-    );
-    let scans = [(key(40), 1), (key(41), 1)];
-    let statuses = store.scan(&scans, Timestamp::UNIX_EPOCH).await.unwrap();
-    let scans: Vec<_> = statuses.into_iter().map(|status| status.unwrap().scans).collect();
-    assert_eq!(scans, [1, 4]);
+    check_marks(&store, TypeId(7), BatchId(2000)).await;
 }
 
 #[tokio::test]

@@ -146,6 +146,45 @@ macro_rules! conformance {
                 only_so_many_are_forgotten_at_once
                 what_is_tried_again_is_not_forgotten
             }
+            document_gaps {
+                a_document_that_is_given_up_on_is_a_gap
+                a_document_that_arrives_after_all_closes_its_gap
+                a_gap_stays_until_its_document_arrives
+                a_document_that_is_abandoned_is_a_gap
+                the_reason_of_a_gap_follows_what_is_decided
+                a_number_can_be_missing_more_than_once
+                abandoning_all_that_is_pending_makes_gaps
+                a_claim_that_is_over_changes_no_gap
+                deliveries_that_are_no_documents_are_no_gaps
+            }
+            document_numbers {
+                drawn_numbers_come_off_the_draws
+                the_numbers_of_documents_are_in_the_issue_log
+                what_is_known_uses_no_number
+                requests_that_there_are_no_numbers_for_are_left_out
+                what_is_with_somebody_else_is_not_assigned
+                a_number_that_was_not_lost_after_all_closes_its_gap
+                a_whole_gap_is_closed_under_its_number
+                a_number_that_was_given_up_is_not_assigned
+                the_counter_gives_numbers_in_the_step
+                a_step_that_fails_leaves_the_counter_alone
+                numbers_that_are_taken_at_once_have_no_gaps
+            }
+            documents {
+                a_document_and_its_number_are_on_record_together
+                a_document_can_be_claimed_as_it_is_assigned
+                an_assignment_marks_its_type_as_used
+                an_assignment_for_a_type_that_is_not_in_force_is_refused
+                a_reference_has_one_number
+                a_request_key_has_one_number
+                documents_that_come_twice_in_one_order_are_one
+                a_request_is_taken_whole_or_not_at_all
+                the_same_document_at_once_has_one_number
+                documents_are_found_by_number_and_period
+                documents_are_listed_latest_first
+                documents_are_not_forgotten
+                many_documents_are_assigned_in_one_step
+            }
             epochs {
                 there_is_no_epoch_before_the_first_server
                 a_server_keeps_its_epoch
@@ -163,6 +202,15 @@ macro_rules! conformance {
                 an_event_shows_its_batch_as_it_is_now
                 the_oldest_events_come_first
                 events_of_several_tenants_are_there
+            }
+            gap_lists {
+                gaps_are_listed_by_reason
+                gaps_are_listed_by_serial
+                closed_gaps_are_listed_where_they_are_asked_for
+                totals_do_not_depend_on_the_page
+                a_gap_is_accepted_once
+                an_unknown_gap_is_not_accepted
+                the_parts_of_an_accepted_gap_are_accepted
             }
             history {
                 every_serial_is_accounted_for_in_any_history
@@ -266,6 +314,17 @@ macro_rules! conformance {
                 a_derived_batch_is_complete_at_once
                 the_same_order_again_gives_the_same_batch
             }
+            ordering {
+                documents_are_claimed_in_order_of_creation
+                what_is_claimed_holds_up_what_follows
+                what_waits_holds_up_what_follows
+                what_is_dead_or_abandoned_holds_up_nothing
+                types_do_not_hold_up_each_other
+                a_limit_keeps_the_order
+                claims_at_once_keep_the_order
+                the_order_is_that_of_a_receiver
+                what_was_not_tried_is_due_at_once
+            }
             receivers {
                 a_receiver_comes_back_as_it_was_stored
                 receivers_are_listed_by_number
@@ -276,6 +335,29 @@ macro_rules! conformance {
                 a_removed_receiver_is_forgotten
                 numbers_of_removed_receivers_do_not_come_back
                 an_unknown_receiver_is_not_there
+            }
+            reconciling {
+                what_is_explained_is_no_gap
+                what_nothing_explains_is_a_gap
+                a_step_goes_on_where_the_last_one_stopped
+                what_is_drawn_later_is_looked_at_later
+                what_was_given_back_is_looked_at_again
+                what_turns_up_late_is_no_gap
+                steps_at_once_look_at_each_serial_once
+                wide_ranges_are_read_at_once
+            }
+            reservations {
+                a_number_is_held
+                a_reservation_is_found_by_its_number
+                only_what_the_holder_has_is_held
+                unknown_reservations_are_not_there
+                a_document_gets_the_number_that_is_held
+                confirming_twice_gives_the_same_document
+                a_reference_of_another_number_is_in_conflict
+                a_number_that_is_released_is_a_gap
+                a_number_that_nobody_came_for_is_a_gap
+                time_runs_out_by_itself
+                who_comes_first_decides
             }
             returns {
                 the_tail_of_a_counter_goes_back_to_it

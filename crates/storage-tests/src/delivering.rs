@@ -18,6 +18,7 @@ pub async fn what_is_due_is_claimed(fixture: &dyn Fixture) {
     let expected = Delivery {
         id: record.id,
         content: outbox.message("a"),
+        document: None,
         attempt: 1,
         token: claimed.token,
         created_at: at(10),

@@ -34,9 +34,18 @@ pub mod delivering;
 #[doc(hidden)]
 pub mod delivery_lists;
 #[doc(hidden)]
+pub mod document_gaps;
+#[doc(hidden)]
+pub mod document_numbers;
+mod document_support;
+#[doc(hidden)]
+pub mod documents;
+#[doc(hidden)]
 pub mod epochs;
 #[doc(hidden)]
 pub mod events;
+#[doc(hidden)]
+pub mod gap_lists;
 #[doc(hidden)]
 pub mod history;
 #[doc(hidden)]
@@ -60,10 +69,16 @@ pub mod lost_draws;
 #[doc(hidden)]
 pub mod made;
 #[doc(hidden)]
+pub mod ordering;
+#[doc(hidden)]
 pub mod orders;
 mod outbox_support;
 #[doc(hidden)]
 pub mod receivers;
+#[doc(hidden)]
+pub mod reconciling;
+#[doc(hidden)]
+pub mod reservations;
 #[doc(hidden)]
 pub mod returns;
 #[doc(hidden)]
@@ -75,6 +90,7 @@ mod support;
 pub mod tenants;
 #[doc(hidden)]
 pub mod types;
+pub mod upgrades;
 
 /// A place where the store under test keeps its data.
 #[async_trait]
@@ -89,6 +105,10 @@ pub trait Fixture: Send + Sync {
     /// whichever instance used it counts as gone. Where instances have leases, every lease that
     /// was taken through an earlier store has run out when this returns. Shared pools live on.
     async fn open(&self) -> Arc<dyn Store>;
+
+    /// Takes every record of a draw away, behind the back of the store that is open: what a fault may do
+    /// that nothing in the service does.
+    async fn lose_draws(&self);
 
     /// Whether several instances may use the store at once, each as long as its lease. The other
     /// kind takes whoever is not the one that asks to be gone, and shared pools with it.

@@ -1,11 +1,11 @@
 //! What a crash leaves behind, and gaps in general.
 
-use storage::{Draw, GapReason, Losses, Page, Span, Store, TypeId};
+use storage::{Draw, GapFilter, GapReason, Losses, Page, Span, Store, TypeId};
 
 use crate::Fixture;
 use crate::support::{
     ME, SUCCESSOR, at, close_lost, crash, draw, gaps, handed_out, held, merged, new_sequence, open,
-    order, rejected, reopen, span,
+    open_gaps, order, rejected, reopen, span,
 };
 
 pub async fn a_crash_leaves_exactly_what_was_not_accounted_for(fixture: &dyn Fixture) {
@@ -127,14 +127,16 @@ pub async fn gaps_are_listed_in_pages(fixture: &dyn Fixture) {
     let mut listed = Vec::new();
     let mut after = 0;
     loop {
-        let page = store.list_gaps(id, Page { after, limit: 3 }).await.unwrap();
+        let page = GapFilter { page: Page { after, limit: 3 }, ..open_gaps(id) };
+        let page = store.list_gaps(&page).await.unwrap();
         let Some(last) = page.last() else { break };
         assert!(page.len() <= 3);
         after = last.id;
         listed.extend(page);
     }
     assert_eq!(listed, all);
-    assert_eq!(store.list_gaps(id, Page { after: 0, limit: 0 }).await.unwrap(), []);
+    let none = GapFilter { page: Page { after: 0, limit: 0 }, ..open_gaps(id) };
+    assert_eq!(store.list_gaps(&none).await.unwrap(), []);
 }
 
 pub async fn gaps_survive_a_reopening(fixture: &dyn Fixture) {

@@ -133,7 +133,7 @@ impl Outbox {
 
     /// Whose deliveries are wanted, and how many.
     pub(crate) fn wanted(&self, limit: usize) -> Wanted {
-        Wanted { receiver: self.receiver, tenant: self.tenant.clone(), limit }
+        Wanted { receiver: self.receiver, tenant: self.tenant.clone(), limit, ordered: false }
     }
 
     /// Claims at most so many.

@@ -229,10 +229,11 @@ pub async fn many_deliveries_are_settled_in_one_step(fixture: &dyn Fixture) {
     outbox.put_all((0..1500).map(|number| number.to_string()), 5).await;
     let claimed = outbox.claim(1500, 10).await;
     assert_eq!(claimed.len(), 1500);
-    let next = |place| match place % 3 {
+    let next = |place| match place % 4 {
         0 => Next::Delivered,
         1 => Next::Retry(at(1000 + place)),
-        _ => Next::Dead,
+        2 => Next::Dead,
+        _ => Next::Untried,
     };
     let outcomes: Vec<_> = (0..)
         .zip(&claimed)
@@ -248,9 +249,11 @@ pub async fn many_deliveries_are_settled_in_one_step(fixture: &dyn Fixture) {
             Next::Delivered => (DeliveryState::Delivered, None),
             Next::Retry(at) => (DeliveryState::Pending, Some(at)),
             Next::Dead => (DeliveryState::Dead, None),
+            Next::Untried => (DeliveryState::Pending, Some(at(12))),
         };
         assert_eq!((record.state, record.due_at), (state, due_at));
-        assert_eq!(record.last.as_ref().map(|last| last.at), Some(at(10 + place)));
+        let tried = (next(place) != Next::Untried).then(|| at(10 + place));
+        assert_eq!(record.last.as_ref().map(|last| last.at), tried);
     }
     let (_, log) = outbox.look(claimed[1].id).await;
     assert_eq!(log, [attempt(&claimed[1], 11, Some("on purpose"))]);

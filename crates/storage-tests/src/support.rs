@@ -8,7 +8,7 @@ use idgen::snowflake::SnowflakeSpec;
 use idgen::spec::{IdType, Kind, SERIAL_MAX, SequenceSpec};
 use jiff::Timestamp;
 use storage::{
-    Change, Draw, Gap, Issue, IssueGroup, Losses, Page, Span, Store, TypeId, pool_holder,
+    Change, Draw, Gap, GapFilter, Issue, IssueGroup, Losses, Page, Span, Store, TypeId, pool_holder,
 };
 
 use crate::Fixture;
@@ -149,9 +149,20 @@ pub(crate) fn merge(mut spans: Vec<Span>) -> Vec<Span> {
     merged
 }
 
-/// All gaps of a type.
+/// Which gaps are meant: all open ones of a type.
+pub(crate) fn open_gaps(type_id: TypeId) -> GapFilter {
+    let page = Page { after: 0, limit: 10_000 };
+    GapFilter { type_id, reasons: vec![], from: None, to: None, with_closed: false, page }
+}
+
+/// All open gaps of a type.
 pub(crate) async fn gaps(store: &dyn Store, type_id: TypeId) -> Vec<Gap> {
-    store.list_gaps(type_id, Page { after: 0, limit: 10_000 }).await.unwrap()
+    store.list_gaps(&open_gaps(type_id)).await.unwrap()
+}
+
+/// All gaps of a type, open or closed.
+pub(crate) async fn all_gaps(store: &dyn Store, type_id: TypeId) -> Vec<Gap> {
+    store.list_gaps(&GapFilter { with_closed: true, ..open_gaps(type_id) }).await.unwrap()
 }
 
 /// Numbers that look random and are the same in every run (`SplitMix64`).

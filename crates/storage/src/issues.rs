@@ -50,14 +50,31 @@ pub enum GapReason {
     PoolDiscarded,
     /// It was ordered with a batch that was cancelled before it was made.
     BatchCancelled,
-    /// It was in a chunk of a batch that failed and was given up.
+    /// It was in a chunk of a batch that failed and was given up, or its document was.
     Abandoned,
+    /// Its document could not be delivered. A person may have it tried again.
+    OutboxDlq,
+    /// It was on its way to a document, and the step that would have put both on record failed; or
+    /// nobody knows.
+    UntrackedLoss,
+    /// It was held for somebody who did not come in time.
+    ReservationExpired,
+    /// It was held for somebody who gave it up.
+    ReservationReleased,
 }
 
 impl GapReason {
     /// All reasons.
-    pub const ALL: [Self; 4] =
-        [Self::Crash, Self::PoolDiscarded, Self::BatchCancelled, Self::Abandoned];
+    pub const ALL: [Self; 8] = [
+        Self::Crash,
+        Self::PoolDiscarded,
+        Self::BatchCancelled,
+        Self::Abandoned,
+        Self::OutboxDlq,
+        Self::UntrackedLoss,
+        Self::ReservationExpired,
+        Self::ReservationReleased,
+    ];
 
     /// The stable name.
     pub fn name(self) -> &'static str {
@@ -66,6 +83,10 @@ impl GapReason {
             Self::PoolDiscarded => "pool_discarded",
             Self::BatchCancelled => "batch_cancelled",
             Self::Abandoned => "abandoned",
+            Self::OutboxDlq => "outbox_dlq",
+            Self::UntrackedLoss => "untracked_loss",
+            Self::ReservationExpired => "reservation_expired",
+            Self::ReservationReleased => "reservation_released",
         }
     }
 }
@@ -83,6 +104,58 @@ pub struct Gap {
     pub detected_at: Timestamp,
     /// The instance that lost it.
     pub instance: String,
+    /// When it turned out to be none: its document has arrived after all.
+    pub closed_at: Option<Timestamp>,
+    /// Who has accepted it, and why.
+    pub sign_off: Option<SignOff>,
+}
+
+/// That somebody has accepted a gap.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SignOff {
+    /// The API key's number, or 0 where the server ran open.
+    pub key_id: i64,
+    /// When.
+    pub at: Timestamp,
+    /// Why.
+    pub note: String,
+}
+
+/// Which gaps to list.
+#[derive(Debug, Clone)]
+pub struct GapFilter {
+    /// Of which type.
+    pub type_id: TypeId,
+    /// Only with one of these reasons. Empty is all.
+    pub reasons: Vec<GapReason>,
+    /// Only those that hold serials from here on.
+    pub from: Option<u64>,
+    /// Only those that hold serials up to here.
+    pub to: Option<u64>,
+    /// Also those that are closed.
+    pub with_closed: bool,
+    /// Which part of the list.
+    pub page: Page,
+}
+
+/// How many gaps there are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct GapTotals {
+    /// Ranges.
+    pub gaps: u64,
+    /// Serials in them.
+    pub serials: u64,
+}
+
+/// What a step of reconciliation has done.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Reconciled {
+    /// Serials that were looked at.
+    pub serials: u64,
+    /// What nobody could explain. These are gaps with reason `untracked_loss` now.
+    pub found: Vec<Gap>,
+    /// Whether the counters have been looked at as far as they have been drawn.
+    pub done: bool,
 }
 
 /// A part of a long list.
@@ -112,7 +185,30 @@ pub trait IssueStore {
     ) -> Result<Vec<IssueRecord>>;
 
     /// The gaps of a type, oldest first.
-    async fn list_gaps(&self, type_id: TypeId, page: Page) -> Result<Vec<Gap>>;
+    async fn list_gaps(&self, filter: &GapFilter) -> Result<Vec<Gap>>;
+
+    /// How many gaps match, whatever the page is.
+    async fn count_gaps(&self, filter: &GapFilter) -> Result<GapTotals>;
+
+    /// Records that somebody has accepted a gap, and returns it. The first one stays.
+    async fn sign_off_gap(
+        &self,
+        type_id: TypeId,
+        gap: i64,
+        sign_off: &SignOff,
+    ) -> Result<Option<Gap>>;
+
+    /// Looks at the serials of a type's counters from where the last step stopped, so many at most, and
+    /// makes gaps of those that nothing explains: no draw, issue, gap, batch, document or reservation.
+    /// It reads ranges, and remembers how far it came. Of steps at the same time on one type all but one
+    /// do nothing, and are done. Types whose IDs are in a pool table explain themselves there: a step on
+    /// one does nothing.
+    async fn reconcile(
+        &self,
+        type_id: TypeId,
+        serials_max: u64,
+        now: Timestamp,
+    ) -> Result<Reconciled>;
 
     /// The gaps that hold a serial, in any period or in one.
     async fn find_gaps(

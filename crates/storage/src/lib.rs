@@ -5,6 +5,7 @@ mod audit;
 mod batches;
 mod codes;
 mod counters;
+mod documents;
 mod error;
 mod instances;
 mod issues;
@@ -24,10 +25,18 @@ pub use batches::{
 };
 pub use codes::{CODES_PER_TABLE, CodeKey, CodeStatus, CodeStore};
 pub use counters::{CounterStore, Draw, GivenBack, Losses, Span, pool_holder};
+pub use documents::{
+    Assigned, Confirmed, DocumentFilter, DocumentKey, DocumentOrder, DocumentRecord, DocumentStore,
+    KnownDocument, KnownDocuments, NewDocument, Numbers, Plan, Reservation, ReservationId,
+    ReservationOrder, ReservationState,
+};
 pub use error::{Result, StoreError};
 pub use idgen::spec::Ledger;
 pub use instances::InstanceStore;
-pub use issues::{Gap, GapReason, Issue, IssueGroup, IssueRecord, IssueStore, Page};
+pub use issues::{
+    Gap, GapFilter, GapReason, GapTotals, Issue, IssueGroup, IssueRecord, IssueStore, Page,
+    Reconciled, SignOff,
+};
 pub use keys::{ApiKey, KeyStore, NewApiKey, Scope};
 pub use outbox::{
     Attempt, Delivery, DeliveryFilter, DeliveryId, DeliveryRecord, DeliveryState, Event,
@@ -54,6 +63,7 @@ pub trait Store:
     + ReceiverStore
     + OutboxStore
     + AuditStore
+    + DocumentStore
     + Send
     + Sync
 {

@@ -18,7 +18,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::{Batch, BatchState, ReceiverId, Result, Verdict};
+use crate::{Batch, BatchState, DocumentKey, ReceiverId, Result, Verdict};
 
 /// A delivery, or an event. The last ten bits are the shard that it is on, so that it says where it is;
 /// those of one shard grow in order of creation.
@@ -81,6 +81,9 @@ pub struct Wanted {
     pub tenant: String,
     /// At most so many.
     pub limit: usize,
+    /// Whether they have to arrive in order of creation, for each type by itself: then none is taken
+    /// while an earlier one of its type is pending and not due, be it claimed or waiting.
+    pub ordered: bool,
 }
 
 /// A delivery that was claimed.
@@ -90,6 +93,8 @@ pub struct Delivery {
     pub id: DeliveryId,
     /// What is to be delivered.
     pub content: NewDelivery,
+    /// The number of a document.
+    pub document: Option<DocumentKey>,
     /// Which attempt this is, from 1.
     pub attempt: u32,
     /// Grows with every claim. A claim with an old token can change nothing any more.
@@ -120,8 +125,10 @@ pub enum Next {
     Delivered,
     /// Another attempt, not before this time.
     Retry(Timestamp),
-    /// A person has to decide.
+    /// A person has to decide. The number of a document is a gap with reason `outbox_dlq` until then.
     Dead,
+    /// It was not tried after all: it is due at once, and this was no attempt.
+    Untried,
 }
 
 /// An attempt that is over.
@@ -227,7 +234,8 @@ pub trait OutboxStore {
     ) -> Result<Vec<Delivery>>;
 
     /// Notes how attempts went, all in one step per shard, and what follows. False for each whose claim
-    /// is not in force any more: nothing has changed for it. A failed attempt goes to the log.
+    /// is not in force any more: nothing has changed for it. A failed attempt goes to the log. The gap of
+    /// a document that has arrived after all is closed.
     async fn settle_deliveries(&self, outcomes: &[Outcome], now: Timestamp) -> Result<Vec<bool>>;
 
     /// Deliveries to a receiver, the latest first.
@@ -237,8 +245,8 @@ pub trait OutboxStore {
     async fn delivery(&self, id: DeliveryId) -> Result<Option<(DeliveryRecord, Vec<Attempt>)>>;
 
     /// Decides about a delivery. A retry makes one that is delivered, dead or abandoned due at once,
-    /// with all attempts. Abandoning takes one that is pending or dead off for good. False where there
-    /// is nothing to change.
+    /// with all attempts. Abandoning takes one that is pending or dead off for good; the number of a
+    /// document is a gap with reason `abandoned` then. False where there is nothing to change.
     async fn decide_delivery(
         &self,
         id: DeliveryId,
@@ -254,7 +262,7 @@ pub trait OutboxStore {
         now: Timestamp,
     ) -> Result<u64>;
 
-    /// Forgets deliveries that were delivered or abandoned before a time, with their attempts, at most
+    /// Forgets deliveries, except those of documents, that were delivered or abandoned before a time, with their attempts, at most
     /// so many of each shard, and says how many these were.
     async fn forget_deliveries(&self, before: Timestamp, limit: usize) -> Result<u64>;
 }

@@ -17,7 +17,7 @@ use self::ranges::{BatchRange, Ranges};
 use crate::LiveType;
 use crate::error::IssueError;
 use crate::metrics::EngineMetrics;
-use crate::surroundings::Clock;
+use crate::surroundings::{Clock, Common};
 
 /// Serials are below 2^63, so this one is in no batch.
 const NO_SERIAL: u64 = u64::MAX;
@@ -59,12 +59,9 @@ pub struct Codes {
 }
 
 impl Codes {
-    pub(crate) fn new(
-        store: Arc<dyn Store>,
-        clock: Arc<dyn Clock>,
-        metrics: Arc<EngineMetrics>,
-    ) -> Arc<Self> {
-        let desk = Desk::new(Arc::clone(&store), Arc::clone(&clock));
+    pub(crate) fn new(common: &Common) -> Arc<Self> {
+        let desk = Desk::new(common.clone());
+        let Common { store, clock, metrics, .. } = common.clone();
         Arc::new(Self { ranges: Ranges::new(Arc::clone(&store)), desk, store, clock, metrics })
     }
 

@@ -21,5 +21,6 @@ pub use stock::IdList;
 pub(crate) use log::LogWriter;
 pub(crate) use maker::PoolMaker;
 pub(crate) use pool::{Pool, Renderer};
+pub(crate) use sizing::Sizing;
 pub(crate) use snowflakes::{SnowflakeLine, SnowflakeParts, node_period};
 pub(crate) use supply::Supply;

@@ -128,6 +128,16 @@ impl Pool {
         Self { parts, state, refill_ended }
     }
 
+    /// Whether its IDs take time to write.
+    pub(crate) fn is_rendered_ahead(&self) -> bool {
+        matches!(self.renderer, Renderer::Random(_))
+    }
+
+    /// Whether anybody has ever taken from it here.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.lock().last_take_ms != 0
+    }
+
     /// Takes IDs, or a place in the queue, and says whether the caller must start a refill.
     pub(crate) fn take(
         self: &Arc<Self>,

@@ -23,11 +23,12 @@ const IDLE_MS: i64 = 1000;
 type OpenSerials = HashMap<(TypeId, String), Vec<Range<u64>>>;
 
 impl Issuer {
-    /// Fills the pools of every type ahead of the first request. Those of random types that are
-    /// shared have to reach their smallest size before this instance is ready.
+    /// Fills the pools of random types ahead of the first request; those that are shared have to reach
+    /// their smallest size before this instance is ready. Sequences need no rendering, and whoever is
+    /// the first to need one, be it for a document, gets its first number.
     pub fn warm_up(self: &Arc<Self>) {
         let mut needed = Vec::new();
-        for pool in self.pools_at_work() {
+        for pool in self.pools_at_work().into_iter().filter(|pool| pool.is_rendered_ahead()) {
             match &pool.supply {
                 Supply::Counter if pool.sizing.min > 0 && pool.start_refill() => {
                     self.refiller.spawn(pool);
@@ -70,6 +71,7 @@ impl Issuer {
     pub(crate) async fn check_levels(&self) {
         for pool in self.pools_at_work() {
             if let Supply::Shared(shared) = &pool.supply
+                && (pool.is_rendered_ahead() || pool.is_in_use())
                 && let Ok(true) = shared.check(self.settings.watermark).await
             {
                 self.refiller.spawn_top_up(Arc::clone(&pool));

@@ -1,100 +1,264 @@
-//! One attempt at a delivery.
+//! Attempts at deliveries.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-use storage::{Attempt, Delivery, Next, Outcome, ReceiverId};
+use storage::{Attempt, Delivery, Next, Outcome};
 use tokio::time::{Instant, timeout};
 use tracing::{debug, error, warn};
 
-use super::{LiveReceiver, Outbox, Reply};
-use crate::webhooks;
+use super::{
+    CLAIM_MARGIN, Letter, LiveReceiver, NewFile, Outbox, Reply, Target, WriteOrder, signing,
+};
+use crate::documents::Place;
 
 /// The longest that a receiver can put off the next attempt.
 const PUT_OFF_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// An attempt begins so long after the claim at most, where several follow each other: then it is over
+/// and written down before the claim ends and another instance begins again.
+const TRIP_MAX: Duration = Duration::from_secs(CLAIM_MARGIN.as_secs() / 2);
 
 /// Says that a receiver wants no more.
 const GONE: u16 = 410;
 
 /// An attempt that is over.
 pub(super) struct Done {
-    pub(super) receiver: ReceiverId,
-    pub(super) worked: bool,
+    pub(super) receiver: Arc<LiveReceiver>,
+    /// Whether the receiver works; none if that is not known.
+    pub(super) worked: Option<bool>,
     pub(super) outcome: Outcome,
 }
 
-/// Makes an attempt.
-pub(super) async fn attempt(
-    outbox: Arc<Outbox>,
-    receiver: Arc<LiveReceiver>,
-    delivery: Delivery,
-) -> Done {
-    let (at, began) = (outbox.common.now(), Instant::now());
-    let letter = webhooks::letter(&receiver, &delivery, at);
-    let reply = match timeout(outbox.settings.timeout, outbox.carrier.post(letter)).await {
-        Ok(reply) => reply,
-        Err(_) => Err(format!("no answer within {:?}", outbox.settings.timeout)),
-    };
-    let (status, error, put_off) = judged(reply);
-    if status == Some(GONE) {
-        outbox.receivers.disable(&receiver, "it answered 410 Gone").await;
-    }
-    let worked = error.is_none();
-    let next = if worked {
-        Next::Delivered
-    } else if status == Some(GONE) {
-        Next::Dead
-    } else {
-        outbox.next_attempt(delivery.attempt, put_off)
-    };
-    report(&outbox, &receiver, &delivery, error.as_deref(), next);
-    let number = delivery.attempt;
-    let attempt = Attempt { number, at, duration: began.elapsed(), status, error };
-    let outcome = Outcome { delivery: delivery.id, token: delivery.token, attempt, next };
-    Done { receiver: receiver.id(), worked, outcome }
+/// How an attempt went, before anybody has thought about what follows.
+#[derive(Debug)]
+struct Verdict {
+    status: Option<u16>,
+    error: Option<String>,
+    put_off: Option<Duration>,
+    /// Whether another attempt with the same content could go better.
+    worth_retrying: bool,
 }
 
-/// The status, why it is a failure, and how long the receiver wants to be left alone.
-fn judged(reply: Result<Reply, String>) -> (Option<u16>, Option<String>, Option<Duration>) {
-    match reply {
-        Ok(Reply { status: status @ 200..=299, .. }) => (Some(status), None, None),
-        Ok(Reply { status, retry_after }) => {
-            (Some(status), Some(format!("the answer was {status}")), retry_after)
-        }
-        Err(problem) => (None, Some(problem), None),
+impl Verdict {
+    fn failed(error: String) -> Self {
+        Self { status: None, error: Some(error), put_off: None, worth_retrying: true }
     }
+}
+
+/// Makes attempts: all at once where the receiver takes files, and otherwise one after the other. In
+/// order, where that matters: what follows a failure is not tried.
+pub(super) async fn attempt_all(
+    outbox: Arc<Outbox>,
+    receiver: Arc<LiveReceiver>,
+    deliveries: Vec<Delivery>,
+) -> Vec<Done> {
+    if receiver.is_gone() {
+        return refuse_all(&outbox, &receiver, deliveries).await;
+    }
+    if let Target::Sink(sink) = &receiver.target
+        && let Place::Directory { path } = &sink.place
+    {
+        return write_all(&outbox, &receiver, path, deliveries).await;
+    }
+    let mut done = Vec::with_capacity(deliveries.len());
+    let (mut failed, set_out) = (false, Instant::now());
+    for delivery in deliveries {
+        if (failed && receiver.is_ordered()) || set_out.elapsed() > TRIP_MAX {
+            done.push(untried(&outbox, &receiver, &delivery));
+            continue;
+        }
+        let (at, began) = (outbox.common.now(), Instant::now());
+        let verdict = post(&outbox, &receiver, &delivery, at).await;
+        failed |= verdict.error.is_some();
+        done.push(outbox.judge(&receiver, &delivery, verdict, at, began).await);
+    }
+    done
+}
+
+/// Makes dead letters of what came too late for a receiver that was deleted.
+async fn refuse_all(
+    outbox: &Outbox,
+    receiver: &Arc<LiveReceiver>,
+    deliveries: Vec<Delivery>,
+) -> Vec<Done> {
+    let (at, began) = (outbox.common.now(), Instant::now());
+    let mut done = Vec::with_capacity(deliveries.len());
+    for delivery in deliveries {
+        let error = format!("{} was deleted", receiver.name());
+        let verdict = Verdict { worth_retrying: false, ..Verdict::failed(error) };
+        done.push(outbox.judge(receiver, &delivery, verdict, at, began).await);
+    }
+    done
+}
+
+async fn post(
+    outbox: &Outbox,
+    receiver: &LiveReceiver,
+    delivery: &Delivery,
+    now: Timestamp,
+) -> Verdict {
+    let Some(letter) = letter(receiver, delivery, now) else {
+        return Verdict::failed("the receiver has no address".to_owned());
+    };
+    let settings = outbox.settings(receiver.stored().receiver.purpose);
+    let reply = match timeout(settings.timeout, outbox.carrier.post(letter)).await {
+        Ok(reply) => reply,
+        Err(_) => Err(format!("no answer within {:?}", settings.timeout)),
+    };
+    match reply {
+        Ok(Reply { status: status @ 200..=299, .. }) => {
+            Verdict { status: Some(status), error: None, put_off: None, worth_retrying: true }
+        }
+        Ok(Reply { status, retry_after }) => Verdict {
+            status: Some(status),
+            error: Some(format!("the answer was {status}")),
+            put_off: retry_after,
+            // A sink that rejects a document will do so again. A webhook may only be misconfigured.
+            worth_retrying: matches!(receiver.target, Target::Webhook(_)) || is_passing(status),
+        },
+        Err(problem) => Verdict::failed(problem),
+    }
+}
+
+/// Whether a status says something about the moment, and not about the request.
+fn is_passing(status: u16) -> bool {
+    !(400..500).contains(&status) || matches!(status, 408 | 425 | 429)
+}
+
+/// A delivery as it is sent: every secret that is in force signs it.
+pub(crate) fn letter(
+    receiver: &LiveReceiver,
+    delivery: &Delivery,
+    now: Timestamp,
+) -> Option<Letter> {
+    let url = match &receiver.target {
+        Target::Webhook(webhook) => webhook.url.clone(),
+        Target::Sink(sink) => match &sink.place {
+            Place::Http { url } => url.clone(),
+            Place::Directory { .. } => return None,
+        },
+    };
+    let content = &delivery.content;
+    let in_force = receiver.secrets.iter().filter(|secret| secret.is_in_force(now));
+    let secrets = in_force.map(|secret| &secret.key);
+    let mut headers = signing::headers(&content.key, now, &content.body, secrets);
+    if delivery.document.is_some() {
+        headers.push(("idempotency-key", content.key.clone()));
+        headers.push(("mintage-project", receiver.tenant().to_owned()));
+        headers.push(("mintage-type", content.subject.clone()));
+    }
+    Some(Letter { url, headers, body: content.body.clone() })
+}
+
+async fn write_all(
+    outbox: &Arc<Outbox>,
+    receiver: &Arc<LiveReceiver>,
+    directory: &str,
+    deliveries: Vec<Delivery>,
+) -> Vec<Done> {
+    let (at, began) = (outbox.common.now(), Instant::now());
+    let file = |delivery: &Delivery| NewFile {
+        path: vec![delivery.content.subject.clone(), format!("{}.json", delivery.content.key)],
+        content: delivery.content.body.clone(),
+    };
+    let order = WriteOrder {
+        tenant: receiver.tenant().to_owned(),
+        directory: directory.to_owned(),
+        files: deliveries.iter().map(file).collect(),
+        in_order: receiver.is_ordered(),
+    };
+    let settings = outbox.settings(receiver.stored().receiver.purpose);
+    let results = match timeout(settings.timeout, outbox.carrier.write(order)).await {
+        Ok(results) => results,
+        Err(_) => vec![Err(format!("not written within {:?}", settings.timeout)); deliveries.len()],
+    };
+    let mut done = Vec::with_capacity(deliveries.len());
+    let behind = deliveries.get(results.len()..).unwrap_or_default();
+    let behind: Vec<_> = behind.iter().map(|late| untried(outbox, receiver, late)).collect();
+    for (delivery, result) in deliveries.iter().zip(results) {
+        let (status, put_off, worth_retrying) = (None, None, true);
+        let verdict = Verdict { status, error: result.err(), put_off, worth_retrying };
+        done.push(outbox.judge(receiver, delivery, verdict, at, began).await);
+    }
+    done.extend(behind);
+    done
+}
+
+/// What is claimed and will not be tried.
+pub(super) fn untried(outbox: &Outbox, receiver: &Arc<LiveReceiver>, delivery: &Delivery) -> Done {
+    let (number, at) = (delivery.attempt, outbox.common.now());
+    let attempt = Attempt { number, at, duration: Duration::ZERO, status: None, error: None };
+    let (delivery, token, next) = (delivery.id, delivery.token, Next::Untried);
+    let outcome = Outcome { delivery, token, attempt, next };
+    Done { receiver: Arc::clone(receiver), worked: None, outcome }
 }
 
 impl Outbox {
-    fn next_attempt(&self, attempt: u32, put_off: Option<Duration>) -> Next {
-        let Some(delay) = self.settings.backoff.delay(attempt, &*self.common.entropy) else {
+    /// Decides what follows an attempt, and says so.
+    async fn judge(
+        &self,
+        receiver: &Arc<LiveReceiver>,
+        delivery: &Delivery,
+        verdict: Verdict,
+        at: Timestamp,
+        began: Instant,
+    ) -> Done {
+        let Verdict { status, error, put_off, worth_retrying } = verdict;
+        let gone = status == Some(GONE) && matches!(receiver.target, Target::Webhook(_));
+        if gone {
+            self.receivers.disable(receiver, "it answered 410 Gone").await;
+        }
+        let next = match &error {
+            None => Next::Delivered,
+            Some(_) if gone || !worth_retrying => Next::Dead,
+            Some(_) => self.next_attempt(receiver, delivery.attempt, put_off),
+        };
+        self.report(receiver, delivery, error.as_deref(), next);
+        // A receiver that rejects what it is sent works as it should.
+        let worked = if error.is_none() || !worth_retrying { Some(true) } else { Some(false) };
+        let (number, duration) = (delivery.attempt, began.elapsed());
+        let attempt = Attempt { number, at, duration, status, error };
+        let outcome = Outcome { delivery: delivery.id, token: delivery.token, attempt, next };
+        Done { receiver: Arc::clone(receiver), worked, outcome }
+    }
+
+    fn next_attempt(
+        &self,
+        receiver: &LiveReceiver,
+        attempt: u32,
+        put_off: Option<Duration>,
+    ) -> Next {
+        let backoff = self.settings(receiver.stored().receiver.purpose).backoff;
+        let Some(delay) = backoff.delay(attempt, &*self.common.entropy) else {
             return Next::Dead;
         };
         let delay = delay.max(put_off.unwrap_or_default().min(PUT_OFF_MAX));
         let delay = SignedDuration::try_from(delay).unwrap_or(SignedDuration::MAX);
         Next::Retry(self.common.now().checked_add(delay).unwrap_or(Timestamp::MAX))
     }
-}
 
-fn report(
-    outbox: &Outbox,
-    receiver: &LiveReceiver,
-    delivery: &Delivery,
-    error: Option<&str>,
-    next: Next,
-) {
-    let (id, to, attempt) = (delivery.id.0, receiver.name(), delivery.attempt);
-    let Some(problem) = error else {
-        outbox.common.metrics.deliveries_made.inc();
-        debug!(delivery = id, "delivery {id} has reached {to}");
-        return;
-    };
-    outbox.common.metrics.deliveries_failed.inc();
-    if next == Next::Dead {
-        outbox.common.metrics.deliveries_dead.inc();
-        error!(delivery = id, attempt, "delivery {id} to {to} failed for good: {problem}");
-    } else {
-        warn!(delivery = id, attempt, "delivery {id} to {to} failed: {problem}");
+    fn report(
+        &self,
+        receiver: &LiveReceiver,
+        delivery: &Delivery,
+        error: Option<&str>,
+        next: Next,
+    ) {
+        let (id, to, attempt) = (delivery.id.0, receiver.name(), delivery.attempt);
+        let metrics = &self.common.metrics;
+        let Some(problem) = error else {
+            metrics.deliveries_made.inc();
+            debug!(delivery = id, "delivery {id} has reached {to}");
+            return;
+        };
+        metrics.deliveries_failed.inc();
+        if next == Next::Dead {
+            metrics.deliveries_dead.inc();
+            error!(delivery = id, attempt, "delivery {id} to {to} failed for good: {problem}");
+        } else {
+            warn!(delivery = id, attempt, "delivery {id} to {to} failed: {problem}");
+        }
     }
 }

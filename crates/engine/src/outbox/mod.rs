@@ -5,17 +5,22 @@ mod breaker;
 mod carrier;
 mod receivers;
 mod relay;
+pub(crate) mod secrets;
+pub(crate) mod signing;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use jiff::SignedDuration;
-use storage::{Attempt, DeliveryFilter, DeliveryId, DeliveryRecord, StoreError, Verdict};
+use jiff::{SignedDuration, Timestamp};
+use storage::{
+    Attempt, Delivery, DeliveryFilter, DeliveryId, DeliveryRecord, Purpose, StoreError, Verdict,
+};
 use tokio::sync::Notify;
 
-pub use self::carrier::{Carrier, Letter, Reply};
-pub(crate) use self::receivers::label;
+pub(crate) use self::attempt::letter;
+pub use self::carrier::{Carrier, Letter, NewFile, Reply, WriteOrder};
 pub use self::receivers::{LiveReceiver, Receivers};
+pub(crate) use self::receivers::{Target, label};
 pub(crate) use self::relay::Relay;
 
 use crate::backoff::Backoff;
@@ -24,18 +29,30 @@ use crate::surroundings::Common;
 /// Settings of deliveries.
 #[derive(Debug, Clone, Copy)]
 pub struct OutboxSettings {
+    /// Of what happened, to webhooks.
+    pub webhooks: DeliverySettings,
+    /// Of documents, to sinks.
+    pub documents: DeliverySettings,
+    /// How long what webhooks were told stays on record.
+    pub keep: Duration,
+}
+
+/// Settings of deliveries of one kind.
+#[derive(Debug, Clone, Copy)]
+pub struct DeliverySettings {
     /// Longest time of one attempt.
     pub timeout: Duration,
-    /// Attempts at the same receiver at the same time.
+    /// Deliveries to the same receiver that an instance has under way.
     pub at_once: usize,
     /// When what failed is tried again.
     pub backoff: Backoff,
-    /// How long what was delivered stays on record.
-    pub keep: Duration,
 }
 
 /// Entries that one sweep of old deliveries removes from each shard.
 const FORGET_AT_ONCE: usize = 10_000;
+
+/// What an instance has beyond the longest attempt to write down how it went.
+const CLAIM_MARGIN: Duration = Duration::from_secs(30);
 
 /// What deliveries are made with.
 pub struct Outbox {
@@ -46,6 +63,8 @@ pub struct Outbox {
     pub receivers: Arc<Receivers>,
     /// Wakes the relay of this instance.
     wake: Notify,
+    /// Deliveries that are claimed already, by whoever has put them on record.
+    handed_over: Mutex<Vec<Delivery>>,
 }
 
 impl Outbox {
@@ -55,12 +74,54 @@ impl Outbox {
         receivers: Arc<Receivers>,
         settings: OutboxSettings,
     ) -> Arc<Self> {
-        Arc::new(Self { common, carrier, settings, receivers, wake: Notify::new() })
+        let (wake, handed_over) = (Notify::new(), Mutex::default());
+        Arc::new(Self { common, carrier, settings, receivers, wake, handed_over })
     }
 
     /// Says that there is something to deliver.
     pub(crate) fn wake(&self) {
         self.wake.notify_one();
+    }
+
+    pub(crate) fn settings(&self, purpose: Purpose) -> DeliverySettings {
+        match purpose {
+            Purpose::Webhook => self.settings.webhooks,
+            Purpose::Sink => self.settings.documents,
+        }
+    }
+
+    /// Until when somebody who puts so many deliveries on record may claim them for this instance at the
+    /// same time; none if there is no room, or if others have to come first.
+    pub(crate) fn claim_ahead(
+        &self,
+        receiver: &LiveReceiver,
+        deliveries: usize,
+    ) -> Option<Timestamp> {
+        let settings = self.settings(receiver.stored().receiver.purpose);
+        let allowed = receiver.is_in_use() && !receiver.is_ordered() && !receiver.is_resting();
+        (allowed && receiver.try_enter(deliveries, settings.at_once))
+            .then(|| self.claim_end(settings))
+    }
+
+    /// Gives room back that was not needed after all.
+    pub(crate) fn leave(receiver: &LiveReceiver, deliveries: usize) {
+        receiver.leave(deliveries);
+    }
+
+    /// Delivers what was claimed ahead.
+    pub(crate) fn hand_over(&self, deliveries: Vec<Delivery>) {
+        self.handed_over.lock().unwrap_or_else(PoisonError::into_inner).extend(deliveries);
+        self.wake();
+    }
+
+    fn take_handed_over(&self) -> Vec<Delivery> {
+        std::mem::take(&mut *self.handed_over.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn claim_end(&self, settings: DeliverySettings) -> Timestamp {
+        let time = SignedDuration::try_from(settings.timeout + CLAIM_MARGIN);
+        let end = self.common.now().checked_add(time.unwrap_or(SignedDuration::MAX));
+        end.unwrap_or(Timestamp::MAX)
     }
 
     /// Deliveries to a receiver, the latest first.
@@ -88,12 +149,13 @@ impl Outbox {
 
     /// Delivers again, or gives up. False where there is nothing to change.
     pub async fn decide(&self, id: DeliveryId, verdict: Verdict) -> Result<bool, StoreError> {
-        let changed = self.common.store.decide_delivery(id, verdict, self.common.now()).await?;
+        let now = self.common.now();
+        let changed = self.common.store.decide_delivery(id, verdict, now).await?;
         self.wake();
         Ok(changed)
     }
 
-    /// Forgets what was delivered long ago.
+    /// Forgets what webhooks were told long ago.
     pub(crate) async fn forget_old(&self) -> Result<(), StoreError> {
         let keep = SignedDuration::try_from(self.settings.keep).unwrap_or(SignedDuration::MAX);
         let Ok(before) = self.common.now().checked_sub(keep) else { return Ok(()) };

@@ -1,23 +1,47 @@
 //! The receivers that this instance knows.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use storage::{Purpose, Receiver, ReceiverId, Store, StoreError};
+use storage::{Purpose, Receiver, ReceiverId, StoreError};
 use tokio::sync::{Mutex, MutexGuard};
+use tokio::time::Instant;
 use tracing::warn;
 
+use crate::documents::StoredSink;
 use crate::error::AdminError;
+use crate::outbox::secrets::Secret;
 use crate::sealing::MasterKey;
-use crate::surroundings::{Clock, Common};
-use crate::webhooks::{Secret, StoredWebhook};
+use crate::surroundings::Common;
+use crate::webhooks::StoredWebhook;
 
 /// A receiver at work.
 pub struct LiveReceiver {
     stored: Receiver,
-    pub(crate) webhook: StoredWebhook,
+    pub(crate) target: Target,
+    /// What its messages are signed with, the latest first.
     pub(crate) secrets: Vec<Secret>,
+    load: Arc<Load>,
+    /// Whether it was deleted. What others have put on record for it meanwhile is dead.
+    gone: AtomicBool,
+}
+
+/// What a receiver has to do just now. It stays the same when the receiver is changed: what was begun
+/// before ends behind it.
+#[derive(Default)]
+struct Load {
+    /// Deliveries that this instance has claimed and not settled.
+    under_way: AtomicUsize,
+    /// Whether it is being left alone, because it does not work.
+    resting: AtomicBool,
+}
+
+/// What a receiver is.
+pub(crate) enum Target {
+    Webhook(StoredWebhook),
+    Sink(StoredSink),
 }
 
 impl LiveReceiver {
@@ -41,27 +65,82 @@ impl LiveReceiver {
         &self.stored.receiver.name
     }
 
-    fn new(stored: Receiver, master_key: &MasterKey) -> Result<Self, AdminError> {
-        let label = label(&stored.receiver.tenant, &stored.receiver.name);
-        let webhook: StoredWebhook = serde_json::from_str(&stored.receiver.settings)
-            .map_err(|error| StoreError::Corrupt(format!("{label}: {error}")))?;
-        let secrets = webhook.open_secrets(&label, master_key);
+    /// Whether deliveries are made to it.
+    pub(crate) fn is_in_use(&self) -> bool {
+        self.stored.disabled.is_none()
+    }
+
+    /// Whether it was deleted.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Acquire)
+    }
+
+    /// How many more deliveries this instance may claim.
+    pub(super) fn room(&self, at_once: usize) -> usize {
+        at_once.saturating_sub(self.load.under_way.load(Ordering::Acquire))
+    }
+
+    /// Takes up room, whether there is any or not.
+    pub(super) fn enter(&self, deliveries: usize) {
+        self.load.under_way.fetch_add(deliveries, Ordering::AcqRel);
+    }
+
+    /// Takes up room if there is enough.
+    pub(super) fn try_enter(&self, deliveries: usize, at_once: usize) -> bool {
+        let fits = |under_way: usize| {
+            under_way.checked_add(deliveries).filter(|together| *together <= at_once)
+        };
+        self.load.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok()
+    }
+
+    pub(super) fn leave(&self, deliveries: usize) {
+        self.load.under_way.fetch_sub(deliveries, Ordering::AcqRel);
+    }
+
+    /// Whether it is being left alone, because it does not work.
+    pub(super) fn is_resting(&self) -> bool {
+        self.load.resting.load(Ordering::Acquire)
+    }
+
+    /// Notes whether it is being left alone, and says whether that is new.
+    pub(super) fn set_resting(&self, resting: bool) -> bool {
+        self.load.resting.swap(resting, Ordering::AcqRel) != resting
+    }
+
+    fn new(stored: Receiver, load: Arc<Load>, master_key: &MasterKey) -> Result<Self, AdminError> {
+        let (purpose, settings) = (stored.receiver.purpose, &stored.receiver.settings);
+        let label = label(purpose, &stored.receiver.tenant, &stored.receiver.name);
+        let corrupt = |error| StoreError::Corrupt(format!("{label}: {error}"));
+        let target = match purpose {
+            Purpose::Webhook => Target::Webhook(serde_json::from_str(settings).map_err(corrupt)?),
+            Purpose::Sink => Target::Sink(serde_json::from_str(settings).map_err(corrupt)?),
+        };
+        let sealed = match &target {
+            Target::Webhook(webhook) => &webhook.secrets,
+            Target::Sink(sink) => &sink.secrets,
+        };
+        let secrets = sealed.open(&label, master_key);
         let secrets = secrets.map_err(|_| AdminError::MasterKey(label))?;
-        Ok(Self { stored, webhook, secrets })
+        Ok(Self { stored, target, secrets, load, gone: AtomicBool::new(false) })
     }
 }
 
-/// What a secret is sealed with, so that nobody can swap those of two webhooks in the store.
-pub(crate) fn label(tenant: &str, name: &str) -> String {
-    format!("webhook {tenant}/{name}")
+/// What a secret is sealed with, so that nobody can swap those of two receivers in the store.
+pub(crate) fn label(purpose: Purpose, tenant: &str, name: &str) -> String {
+    format!("{} {tenant}/{name}", purpose.name())
 }
+
+/// How long deliveries are looked for that came too late for a receiver. Longer than an instance takes to
+/// hear of a change, and than a claim lasts.
+const GONE_FOR: Duration = Duration::from_secs(600);
 
 /// The receivers that this instance knows.
 pub struct Receivers {
-    pub(crate) store: Arc<dyn Store>,
-    clock: Arc<dyn Clock>,
+    common: Common,
     master_key: Arc<MasterKey>,
     all: ArcSwap<Vec<Arc<LiveReceiver>>>,
+    /// Those that were deleted lately, and since when that is known.
+    gone: ArcSwap<Vec<(Instant, Arc<LiveReceiver>)>>,
     /// The version of the store's catalogue up to which changes by others are known.
     version: AtomicU64,
     /// Changes are made one at a time, so that what is in memory follows what is stored.
@@ -73,9 +152,9 @@ impl Receivers {
         common: &Common,
         master_key: Arc<MasterKey>,
     ) -> Result<Arc<Self>, AdminError> {
-        let Common { store, clock, .. } = common.clone();
-        let (all, version) = (ArcSwap::default(), AtomicU64::new(u64::MAX));
-        let receivers = Self { store, clock, master_key, all, version, changing: Mutex::default() };
+        let (common, version) = (common.clone(), AtomicU64::new(u64::MAX));
+        let (all, gone, changing) = (ArcSwap::default(), ArcSwap::default(), Mutex::default());
+        let receivers = Self { common, master_key, all, gone, version, changing };
         receivers.reload().await?;
         Ok(Arc::new(receivers))
     }
@@ -100,15 +179,38 @@ impl Receivers {
     pub(crate) async fn reload(&self) -> Result<(), AdminError> {
         let before = self.all.load();
         let mut all = Vec::with_capacity(before.len());
-        for stored in self.store.list_receivers().await? {
-            let known = before.iter().find(|live| live.stored == stored);
-            all.push(match known {
-                Some(live) => Arc::clone(live),
-                None => Arc::new(LiveReceiver::new(stored, &self.master_key)?),
-            });
+        for stored in self.common.store.list_receivers().await? {
+            let known = before.iter().find(|live| live.id() == stored.id);
+            if let Some(live) = known.filter(|live| live.stored == stored) {
+                all.push(Arc::clone(live));
+                continue;
+            }
+            let load = known.map_or_else(Arc::default, |live| Arc::clone(&live.load));
+            all.push(Arc::new(LiveReceiver::new(stored, load, &self.master_key)?));
         }
+        self.note_gone(&before, &all);
         self.all.store(Arc::new(all));
         Ok(())
+    }
+
+    /// Notes which receivers were deleted. Instances that had not heard of it may have put deliveries on
+    /// record for them.
+    fn note_gone(&self, before: &[Arc<LiveReceiver>], now: &[Arc<LiveReceiver>]) {
+        let is_gone = |live: &&Arc<LiveReceiver>| now.iter().all(|other| other.id() != live.id());
+        let mut gone: Vec<_> = self.gone.load().to_vec();
+        gone.retain(|(since, _)| since.elapsed() < GONE_FOR);
+        for live in before.iter().filter(is_gone) {
+            live.gone.store(true, Ordering::Release);
+            gone.push((Instant::now(), Arc::clone(live)));
+        }
+        self.gone.store(Arc::new(gone));
+    }
+
+    /// Those that were deleted lately.
+    pub(super) fn gone(&self) -> Vec<Arc<LiveReceiver>> {
+        let gone = self.gone.load();
+        let lately = gone.iter().filter(|(since, _)| since.elapsed() < GONE_FOR);
+        lately.map(|(_, live)| Arc::clone(live)).collect()
     }
 
     /// Every receiver, oldest first.
@@ -116,13 +218,29 @@ impl Receivers {
         self.all.load_full()
     }
 
+    /// Every receiver for a purpose that a tenant may see, by tenant and name; none is every tenant.
+    pub fn list(&self, purpose: Purpose, tenant: Option<&str>) -> Vec<Arc<LiveReceiver>> {
+        let visible = |live: &&Arc<LiveReceiver>| {
+            live.stored.receiver.purpose == purpose && tenant.is_none_or(|own| own == live.tenant())
+        };
+        let mut found: Vec<_> = self.all.load().iter().filter(visible).cloned().collect();
+        found.sort_by(|a, b| (a.tenant(), a.name()).cmp(&(b.tenant(), b.name())));
+        found
+    }
+
     /// One of a tenant.
-    pub fn find(&self, purpose: Purpose, tenant: &str, name: &str) -> Option<Arc<LiveReceiver>> {
+    pub fn find(
+        &self,
+        purpose: Purpose,
+        tenant: &str,
+        name: &str,
+    ) -> Result<Arc<LiveReceiver>, AdminError> {
         let matches = |live: &&Arc<LiveReceiver>| {
             let receiver = &live.stored.receiver;
             receiver.purpose == purpose && receiver.tenant == tenant && receiver.name == name
         };
-        self.all.load().iter().find(matches).cloned()
+        let found = self.all.load().iter().find(matches).cloned();
+        found.ok_or(AdminError::NotFound(purpose.name()))
     }
 
     /// One by its number.
@@ -130,29 +248,36 @@ impl Receivers {
         self.all.load().iter().find(|live| live.id() == id).cloned()
     }
 
+    /// One by its number, as it is now stored.
+    pub(crate) async fn read_back(&self, id: ReceiverId) -> Result<Arc<LiveReceiver>, AdminError> {
+        self.reload().await?;
+        self.by_id(id).ok_or(AdminError::Store(StoreError::NotFound("receiver")))
+    }
+
     /// Delivers nothing to a receiver any more, because it said so; unless it was changed since, and so
     /// the one that said it is not the one that is meant now.
     pub(crate) async fn disable(&self, live: &LiveReceiver, reason: &str) {
         let _one_at_a_time = self.change().await;
         if let Err(problem) = self.reload().await {
-            warn!("cannot read the webhooks again: {problem}");
+            warn!("cannot read the receivers again: {problem}");
             return;
         }
         let now = self.by_id(live.id());
         if now.is_none_or(|now| now.stored.revision != live.stored.revision) {
             return;
         }
-        let disabled = self.store.disable_receiver(live.id(), reason, self.clock.now()).await;
+        let now = self.common.now();
+        let disabled = self.common.store.disable_receiver(live.id(), reason, now).await;
         let name = live.name();
-        match disabled.map_err(AdminError::from) {
+        match disabled {
             Ok(true) => {
-                warn!(webhook = name, "webhook {name} is disabled: {reason}");
+                warn!(receiver = name, "{name} is disabled: {reason}");
                 if let Err(problem) = self.reload().await {
-                    warn!("cannot read the webhooks again: {problem}");
+                    warn!("cannot read the receivers again: {problem}");
                 }
             }
             Ok(false) => {}
-            Err(problem) => warn!(webhook = name, "cannot disable webhook {name}: {problem}"),
+            Err(problem) => warn!(receiver = name, "cannot disable {name}: {problem}"),
         }
     }
 }

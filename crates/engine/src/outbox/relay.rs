@@ -4,22 +4,18 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::SignedDuration;
 use storage::{Delivery, ReceiverId, StoreError, Wanted};
 use tokio::sync::watch;
 use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
 use tracing::{error, info, warn};
 
-use super::Outbox;
-use super::attempt::{Done, attempt};
+use super::attempt::{Done, attempt_all, untried};
 use super::breaker::Breaker;
+use super::{LiveReceiver, Outbox};
 
 /// How often to look for what is due again, or was left by an instance that is gone.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-
-/// What an instance has beyond the longest attempt to write down how it went.
-const CLAIM_MARGIN: Duration = Duration::from_secs(30);
 
 /// How long a stop waits for attempts that are under way. What they would have said is lost, and they
 /// are made again.
@@ -28,130 +24,179 @@ const STOP_MAX: Duration = Duration::from_secs(5);
 /// How one receiver is served.
 #[derive(Default)]
 struct Lane {
-    under_way: usize,
     breaker: Breaker,
+    /// Claimed, and waiting until those before are over. Only where deliveries are made together.
+    waiting: Vec<Delivery>,
+    /// Whether some are under way.
+    busy: bool,
+}
+
+/// Which deliveries a task is about, in case that it panics.
+struct Trip {
+    receiver: Arc<LiveReceiver>,
+    deliveries: usize,
 }
 
 /// Delivers what is in the outbox.
 pub(crate) struct Relay {
     outbox: Arc<Outbox>,
     lanes: HashMap<ReceiverId, Lane>,
-    under_way: JoinSet<Done>,
-    /// Which receiver an attempt is for, in case that it panics.
-    receivers: HashMap<task::Id, ReceiverId>,
+    under_way: JoinSet<Vec<Done>>,
+    trips: HashMap<task::Id, Trip>,
     /// Attempts that are over and not yet written down.
     done: Vec<Done>,
 }
 
 impl Relay {
     pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
-        let (lanes, receivers) = (HashMap::new(), HashMap::new());
-        Self { outbox, lanes, under_way: JoinSet::new(), receivers, done: Vec::new() }
+        let (lanes, trips) = (HashMap::new(), HashMap::new());
+        Self { outbox, lanes, under_way: JoinSet::new(), trips, done: Vec::new() }
     }
 
     /// Delivers until told to stop.
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let outbox = Arc::clone(&self.outbox);
         let mut failing = false;
+        // Whether there may be something to claim.
+        let mut look = true;
         while !*stop.borrow() {
-            let claimed = self.step().await;
-            match &claimed {
-                Ok(_) => failing = false,
+            match self.step(look).await {
+                Ok(claimed) => {
+                    failing = false;
+                    // There may be more where these came from.
+                    look = claimed > 0;
+                    if look {
+                        continue;
+                    }
+                }
                 Err(problem) => {
                     if !std::mem::replace(&mut failing, true) {
                         warn!("cannot deliver what is in the outbox: {problem}");
                     }
                 }
             }
-            // There may be more where these came from.
-            if claimed.is_ok_and(|claimed| claimed > 0) {
-                continue;
-            }
             tokio::select! {
                 // What failed to be written down has to wait for its next try.
-                Some(done) = self.under_way.join_next_with_id(), if !failing => self.note(done),
-                () = outbox.wake.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                Some(done) = self.under_way.join_next_with_id(), if !failing => {
+                    self.note(done);
+                    // Room for more.
+                    look = true;
+                }
+                () = outbox.wake.notified() => look = true,
+                () = tokio::time::sleep(LOOK_EVERY) => look = true,
                 _ = stop.changed() => {}
             }
         }
         self.end().await;
     }
 
-    /// Writes down what is over, then begins what is due. Returns how much that is.
-    async fn step(&mut self) -> Result<usize, StoreError> {
+    /// Writes down what is over, then begins what was handed over and what is due. Returns how much was
+    /// due.
+    async fn step(&mut self, look: bool) -> Result<usize, StoreError> {
         while let Some(done) = self.under_way.try_join_next_with_id() {
             self.note(done);
         }
+        let handed_over = self.outbox.take_handed_over();
+        self.begin(handed_over, false);
         let settled = self.settle().await;
-        let wanted = self.wanted();
+        let wanted = if look { self.wanted() } else { Vec::new() };
         if wanted.is_empty() {
             return settled.map(|()| 0);
         }
         let now = self.outbox.common.now();
-        let time = self.outbox.settings.timeout + CLAIM_MARGIN;
-        let until = now + SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX);
+        let settings = self.outbox.settings;
+        let until = [settings.webhooks, settings.documents].map(|kind| self.outbox.claim_end(kind));
+        let until = until[0].max(until[1]);
         let claimed = self.outbox.common.store.claim_deliveries(&wanted, now, until).await?;
         let count = claimed.len();
-        for delivery in claimed {
-            self.begin(delivery);
-        }
+        self.begin(claimed, true);
         settled.map(|()| count)
     }
 
     /// Whom to deliver to, and how much at most.
     fn wanted(&self) -> Vec<Wanted> {
         let now = Instant::now();
-        let receivers = self.outbox.receivers.all();
-        let wanted = receivers.iter().filter(|live| live.stored().disabled.is_none()).map(|live| {
-            let at_once = self.outbox.settings.at_once;
-            let limit = self.lanes.get(&live.id()).map_or(at_once, |lane| {
-                // One that was left alone gets one attempt, and nothing else beside it.
-                let at_once = lane.breaker.allows(at_once, now);
-                at_once.saturating_sub(lane.under_way)
-            });
-            Wanted { receiver: live.id(), tenant: live.tenant().to_owned(), limit }
+        let (receivers, gone) = (self.outbox.receivers.all(), self.outbox.receivers.gone());
+        let in_use = receivers.iter().filter(|live| live.is_in_use());
+        let wanted = in_use.chain(&gone).map(|live| {
+            let at_once = self.outbox.settings(live.stored().receiver.purpose).at_once;
+            let lane = self.lanes.get(&live.id());
+            // One that was left alone gets one attempt, and nothing else beside it.
+            let at_once = lane.map_or(at_once, |lane| lane.breaker.allows(at_once, now));
+            let ordered = live.is_ordered();
+            let limit = match lane {
+                // The order would be lost beside those that are under way.
+                Some(lane) if ordered && lane.busy => 0,
+                _ => live.room(at_once),
+            };
+            Wanted { receiver: live.id(), tenant: live.tenant().to_owned(), limit, ordered }
         });
         wanted.filter(|wanted| wanted.limit > 0).collect()
     }
 
-    fn begin(&mut self, delivery: Delivery) {
-        // Removed since it was wanted. The claim ends by itself.
-        let Some(receiver) = self.outbox.receivers.by_id(delivery.content.receiver) else { return };
-        self.lanes.entry(receiver.id()).or_default().under_way += 1;
-        let id = receiver.id();
-        let attempt = attempt(Arc::clone(&self.outbox), receiver, delivery);
-        self.receivers.insert(self.under_way.spawn(attempt).id(), id);
-    }
-
-    fn note(&mut self, done: Result<(task::Id, Done), JoinError>) {
-        match done {
-            Ok((id, done)) => {
-                self.receivers.remove(&id);
-                let breaker = &mut self.lanes.entry(done.receiver).or_default().breaker;
-                if done.worked {
-                    breaker.worked();
-                } else {
-                    let was_open = breaker.is_open();
-                    breaker.failed(Instant::now());
-                    if breaker.is_open() && !was_open {
-                        let to = done.receiver.0;
-                        info!(receiver = to, "receiver {to} fails again and again; it gets a rest");
-                    }
-                }
-                self.done.push(done);
+    /// Begins attempts. Those that were handed over have taken up their room already.
+    fn begin(&mut self, deliveries: Vec<Delivery>, enter: bool) {
+        let mut by_receiver: HashMap<ReceiverId, Vec<Delivery>> = HashMap::new();
+        for delivery in deliveries {
+            by_receiver.entry(delivery.content.receiver).or_default().push(delivery);
+        }
+        for (id, deliveries) in by_receiver {
+            let gone = || self.outbox.receivers.gone().into_iter().find(|live| live.id() == id);
+            // Unknown only if it was deleted long ago. The claims end by themselves.
+            let Some(receiver) = self.outbox.receivers.by_id(id).or_else(gone) else { continue };
+            if enter {
+                receiver.enter(deliveries.len());
             }
-            Err(panic) => {
-                error!("an attempt at a delivery panicked: {panic}");
-                if let Some(receiver) = self.receivers.remove(&panic.id()) {
-                    self.leave(receiver);
+            if receiver.takes_together() {
+                self.lanes.entry(id).or_default().waiting.extend(deliveries);
+                self.begin_waiting(&receiver);
+            } else {
+                for delivery in deliveries {
+                    self.spawn(&receiver, vec![delivery]);
                 }
             }
         }
     }
 
-    /// Writes down what is over, shard by shard: one that is down must not hold up the others. Until it
-    /// is done a lane stays as full as it is.
+    fn begin_waiting(&mut self, receiver: &Arc<LiveReceiver>) {
+        let lane = self.lanes.entry(receiver.id()).or_default();
+        if lane.busy || lane.waiting.is_empty() {
+            return;
+        }
+        lane.busy = true;
+        let deliveries = std::mem::take(&mut lane.waiting);
+        self.spawn(receiver, deliveries);
+    }
+
+    fn spawn(&mut self, receiver: &Arc<LiveReceiver>, deliveries: Vec<Delivery>) {
+        let trip = Trip { receiver: Arc::clone(receiver), deliveries: deliveries.len() };
+        let attempts = attempt_all(Arc::clone(&self.outbox), Arc::clone(receiver), deliveries);
+        self.trips.insert(self.under_way.spawn(attempts).id(), trip);
+    }
+
+    fn note(&mut self, done: Result<(task::Id, Vec<Done>), JoinError>) {
+        let id = match &done {
+            Ok((id, _)) => *id,
+            Err(panic) => panic.id(),
+        };
+        let Some(Trip { receiver, deliveries }) = self.trips.remove(&id) else { return };
+        let lane = self.lanes.entry(receiver.id()).or_default();
+        lane.busy = false;
+        match done {
+            Ok((_, done)) => {
+                note_health(&receiver, &mut lane.breaker, worked(&done));
+                self.done.extend(done);
+            }
+            Err(panic) => {
+                error!("an attempt at a delivery panicked: {panic}");
+                receiver.leave(deliveries);
+            }
+        }
+        self.begin_waiting(&receiver);
+    }
+
+    /// Writes down what is over, shard by shard: one that is down must not hold up the others. Until that
+    /// is done it takes up room.
     async fn settle(&mut self) -> Result<(), StoreError> {
         let mut by_shard: BTreeMap<u16, Vec<Done>> = BTreeMap::new();
         for done in std::mem::take(&mut self.done) {
@@ -167,7 +212,7 @@ impl Relay {
         failure.map_or(Ok(()), Err)
     }
 
-    async fn settle_on_shard(&mut self, done: Vec<Done>) -> Result<(), (Vec<Done>, StoreError)> {
+    async fn settle_on_shard(&self, done: Vec<Done>) -> Result<(), (Vec<Done>, StoreError)> {
         let outcomes: Vec<_> = done.iter().map(|done| done.outcome.clone()).collect();
         let common = &self.outbox.common;
         let settled = match common.store.settle_deliveries(&outcomes, common.now()).await {
@@ -175,7 +220,7 @@ impl Relay {
             Err(problem) => return Err((done, problem)),
         };
         for (done, settled) in done.into_iter().zip(settled) {
-            self.leave(done.receiver);
+            done.receiver.leave(1);
             if !settled {
                 let id = done.outcome.delivery.0;
                 info!(delivery = id, "delivery {id} is no longer ours");
@@ -184,9 +229,13 @@ impl Relay {
         Ok(())
     }
 
-    fn leave(&mut self, receiver: ReceiverId) {
-        if let Some(lane) = self.lanes.get_mut(&receiver) {
-            lane.under_way = lane.under_way.saturating_sub(1);
+    /// Leaves what is claimed and was not begun to whoever comes next.
+    fn leave_untried(&mut self) {
+        let waiting = self.lanes.values_mut().flat_map(|lane| std::mem::take(&mut lane.waiting));
+        for delivery in waiting.chain(self.outbox.take_handed_over()) {
+            if let Some(receiver) = self.outbox.receivers.by_id(delivery.content.receiver) {
+                self.done.push(untried(&self.outbox, &receiver, &delivery));
+            }
         }
     }
 
@@ -198,8 +247,27 @@ impl Relay {
         {
             self.note(done);
         }
+        self.leave_untried();
         if let Err(problem) = self.settle().await {
             warn!("cannot write down how deliveries went: {problem}");
         }
     }
+}
+
+fn note_health(receiver: &LiveReceiver, breaker: &mut Breaker, worked: Option<bool>) {
+    match worked {
+        Some(true) => breaker.worked(),
+        Some(false) => breaker.failed(Instant::now()),
+        None => return,
+    }
+    let rests = breaker.is_open();
+    if receiver.set_resting(rests) && rests {
+        let name = receiver.name();
+        info!(receiver = name, "{name} fails again and again; it is left alone for a while");
+    }
+}
+
+/// Whether the receiver works, by what was tried together: however many that were, it is one experience.
+fn worked(done: &[Done]) -> Option<bool> {
+    done.iter().filter_map(|done| done.worked).reduce(|one, other| one || other)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use storage::{Batch, BatchState, Event, NewDelivery, Purpose};
+use storage::{Batch, BatchState, Event, NewDelivery};
 use tokio::sync::{Notify, watch};
 use tracing::warn;
 
@@ -97,15 +97,13 @@ impl EventRouter {
 
 /// Whether a webhook is to be told.
 fn wants(webhook: &LiveReceiver, kind: EventKind, event: &Event, live: &LiveType) -> bool {
-    let stored = webhook.stored();
     let named = match event.batch.notify.as_deref().map(serde_json::from_str::<Vec<String>>) {
         Some(Ok(names)) => names.iter().any(|name| name == webhook.name()),
         Some(Err(_)) | None => true,
     };
-    stored.receiver.purpose == Purpose::Webhook
-        && stored.disabled.is_none()
+    webhook.is_in_use()
         && webhook.tenant() == live.stored().id_type.tenant()
-        && webhook.webhook.events.contains(&kind)
+        && webhook.webhook().is_some_and(|settings| settings.events.contains(&kind))
         && named
 }
 

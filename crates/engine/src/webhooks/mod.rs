@@ -2,7 +2,6 @@
 
 mod events;
 mod settings;
-mod signing;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +9,17 @@ use std::time::Duration;
 use idgen::key::TypeKey;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use storage::{Delivery, DeliveryId, NewDelivery, NewReceiver, Purpose, ReceiverId, StoreError};
+use storage::{Delivery, DeliveryId, NewDelivery, NewReceiver, Purpose};
 use tokio::time::{Instant, timeout};
 
 pub(crate) use self::events::EventRouter;
 pub use self::settings::EventKind;
-pub(crate) use self::settings::{Secret, StoredWebhook};
+pub(crate) use self::settings::StoredWebhook;
 
 use crate::catalogue::{Catalogue, Put};
 use crate::error::AdminError;
-use crate::outbox::{Carrier, Letter, LiveReceiver, Receivers, label};
+use crate::outbox::secrets::SealedSecrets;
+use crate::outbox::{Carrier, LiveReceiver, Receivers, Target, label, letter, signing};
 use crate::sealing::MasterKey;
 use crate::surroundings::Common;
 
@@ -85,69 +85,63 @@ pub struct WebhookView {
 }
 
 impl LiveReceiver {
-    /// What a person may see.
-    pub fn view(&self, now: Timestamp) -> WebhookView {
+    /// What a person may see, if this is a webhook.
+    pub fn view(&self, now: Timestamp) -> Option<WebhookView> {
+        let webhook = self.webhook()?;
         let old = self.secrets.iter().filter(|secret| secret.is_in_force(now));
-        WebhookView {
-            url: self.webhook.url.clone(),
-            events: self.webhook.events.clone(),
+        Some(WebhookView {
+            url: webhook.url.clone(),
+            events: webhook.events.clone(),
             old_secrets_expire_at: old.filter_map(|secret| secret.expires_at).collect(),
+        })
+    }
+
+    /// What is stored, if this is a webhook.
+    fn webhook(&self) -> Option<&StoredWebhook> {
+        match &self.target {
+            Target::Webhook(webhook) => Some(webhook),
+            Target::Sink(_) => None,
         }
     }
-}
-
-/// A delivery as it is sent: every secret that is in force signs it.
-pub(crate) fn letter(receiver: &LiveReceiver, delivery: &Delivery, now: Timestamp) -> Letter {
-    let NewDelivery { key, body, .. } = &delivery.content;
-    let in_force = receiver.secrets.iter().filter(|secret| secret.is_in_force(now));
-    let headers = signing::headers(key, now, body, in_force.map(|secret| &secret.key));
-    Letter { url: receiver.webhook.url.clone(), headers, body: body.clone() }
 }
 
 impl Webhooks {
     /// Every webhook that a tenant may see, by name; none is every tenant.
     pub fn list(&self, tenant: Option<&str>) -> Vec<Arc<LiveReceiver>> {
-        let all = self.receivers.all();
-        let visible = all.iter().filter(|live| {
-            live.stored().receiver.purpose == Purpose::Webhook
-                && tenant.is_none_or(|own| own == live.tenant())
-        });
-        let mut webhooks: Vec<_> = visible.cloned().collect();
-        webhooks.sort_by(|a, b| (a.tenant(), a.name()).cmp(&(b.tenant(), b.name())));
-        webhooks
+        self.receivers.list(Purpose::Webhook, tenant)
     }
 
     /// One of a tenant.
     pub fn find(&self, tenant: &str, name: &str) -> Result<Arc<LiveReceiver>, AdminError> {
-        let found = self.receivers.find(Purpose::Webhook, tenant, name);
-        found.ok_or(AdminError::NotFound("webhook"))
+        self.receivers.find(Purpose::Webhook, tenant, name)
     }
 
     /// Makes a webhook, or changes it and puts it to use again. Its secrets stay.
     pub(crate) async fn put(&self, order: WebhookOrder) -> Result<PutWebhook, AdminError> {
         let WebhookOrder { tenant, name, url, events } = order;
         idgen::spec::valid_name("name", &name)?;
-        self.carrier.check(&url).map_err(AdminError::Refused)?;
+        self.carrier.check_address(&url).map_err(AdminError::Refused)?;
         if self.catalogue.tenant(&tenant).is_none() {
             self.catalogue.put_tenant(&tenant, None).await?;
         }
         let _one_at_a_time = self.receivers.change().await;
         self.receivers.reload().await?;
         if let Ok(known) = self.find(&tenant, &name) {
-            let webhook = StoredWebhook { url, events, ..known.webhook.clone() };
-            let webhook = self.change(&known, &webhook).await?;
+            let secrets = secrets_of(&known);
+            let webhook = self.change(&known, &StoredWebhook { url, events, secrets }).await?;
             return Ok(PutWebhook { put: Put::Kept, webhook, secret: None });
         }
         if self.list(Some(&tenant)).len() >= PER_TENANT_MAX {
             let reason = format!("the tenant has {PER_TENANT_MAX} webhooks, which is the most");
             return Err(AdminError::Refused(reason));
         }
-        let mut webhook = StoredWebhook { url, events, secrets: Vec::new() };
-        let secret = self.add_secret(&mut webhook, &tenant, &name, SignedDuration::ZERO);
+        let mut webhook = StoredWebhook { url, events, secrets: SealedSecrets::default() };
+        let keep = SignedDuration::ZERO;
+        let secret = self.add_secret(&mut webhook.secrets, &tenant, &name, keep);
         let settings = as_text(&webhook);
         let receiver = NewReceiver { tenant, purpose: Purpose::Webhook, name, settings };
         let created = self.common.store.create_receiver(&receiver, self.common.now()).await?;
-        let webhook = self.read_back(created.id).await?;
+        let webhook = self.receivers.read_back(created.id).await?;
         Ok(PutWebhook { put: Put::Created, webhook, secret: Some(signing::shown(&secret)) })
     }
 
@@ -161,9 +155,9 @@ impl Webhooks {
         let _one_at_a_time = self.receivers.change().await;
         self.receivers.reload().await?;
         let known = self.find(tenant, name)?;
-        let mut webhook = known.webhook.clone();
+        let mut webhook = known.webhook().ok_or(AdminError::NotFound("webhook"))?.clone();
         let overlap = SignedDuration::from_hours(overlap_hours.into());
-        let secret = self.add_secret(&mut webhook, tenant, name, overlap);
+        let secret = self.add_secret(&mut webhook.secrets, tenant, name, overlap);
         let live = self.change(&known, &webhook).await?;
         Ok((live, signing::shown(&secret)))
     }
@@ -193,9 +187,13 @@ impl Webhooks {
                 .to_string(),
         };
         let (id, attempt, token) = (DeliveryId(0), 1, 0);
-        let delivery = Delivery { id, content, attempt, token, created_at: now };
+        let delivery = Delivery { id, content, document: None, attempt, token, created_at: now };
         let began = Instant::now();
-        let sent = timeout(self.timeout, self.carrier.post(letter(webhook, &delivery, now))).await;
+        let send = async {
+            let letter = letter(webhook, &delivery, now).ok_or("it has no address")?;
+            self.carrier.post(letter).await
+        };
+        let sent = timeout(self.timeout, send).await;
         let (status, error) = match sent {
             Ok(Ok(reply)) if (200..300).contains(&reply.status) => (Some(reply.status), None),
             Ok(Ok(reply)) => (Some(reply.status), Some(format!("the answer was {}", reply.status))),
@@ -207,13 +205,13 @@ impl Webhooks {
 
     fn add_secret(
         &self,
-        webhook: &mut StoredWebhook,
+        secrets: &mut SealedSecrets,
         tenant: &str,
         name: &str,
         keep_old: SignedDuration,
     ) -> TypeKey {
-        let (label, now) = (label(tenant, name), self.common.now());
-        webhook.add_secret(&label, keep_old, &self.master_key, &*self.common.entropy, now)
+        let label = label(Purpose::Webhook, tenant, name);
+        secrets.add(&label, keep_old, &self.master_key, &self.common)
     }
 
     async fn change(
@@ -221,15 +219,14 @@ impl Webhooks {
         known: &LiveReceiver,
         webhook: &StoredWebhook,
     ) -> Result<Arc<LiveReceiver>, AdminError> {
-        let revision = known.stored().revision;
-        self.common.store.change_receiver(known.id(), revision, &as_text(webhook)).await?;
-        self.read_back(known.id()).await
+        let (id, revision) = (known.id(), known.stored().revision);
+        self.common.store.change_receiver(id, revision, &as_text(webhook)).await?;
+        self.receivers.read_back(id).await
     }
+}
 
-    async fn read_back(&self, id: ReceiverId) -> Result<Arc<LiveReceiver>, AdminError> {
-        self.receivers.reload().await?;
-        self.receivers.by_id(id).ok_or(AdminError::Store(StoreError::NotFound("webhook")))
-    }
+fn secrets_of(known: &LiveReceiver) -> SealedSecrets {
+    known.webhook().map(|webhook| webhook.secrets.clone()).unwrap_or_default()
 }
 
 fn as_text(webhook: &StoredWebhook) -> String {

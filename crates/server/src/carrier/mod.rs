@@ -1,10 +1,11 @@
-//! Requests to addresses that clients have chosen.
+//! Deliveries to addresses and directories that clients have chosen.
 //!
 //! The name in an address is looked up for every request, and the connection goes to one of the
 //! addresses that were found and checked, so that nobody can show us one address and lead us to
 //! another.
 
 mod addresses;
+mod files;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use engine::outbox::{Carrier, Letter, Reply};
+use engine::outbox::{Carrier, Letter, Reply, WriteOrder};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Url};
@@ -24,25 +25,29 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tracing::warn;
 
+use crate::config::OutboundConfig;
+
 /// The longest address.
 const URL_BYTES_MAX: usize = 2000;
 
 /// How long a connection may take to come about.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
-/// Makes requests.
-pub(crate) struct HttpCarrier {
+/// Makes requests and writes files.
+pub(crate) struct RealCarrier {
     policy: Policy,
     root_file: Option<PathBuf>,
+    /// What all directories of sinks are in; none if there are to be no such sinks.
+    directory: Option<PathBuf>,
     /// Made when it is first needed: reading the certificates of a system takes a while.
     client: OnceCell<Client>,
 }
 
-impl HttpCarrier {
-    /// `private_addresses` allows those of this machine and its network, and plain HTTP. Servers must
-    /// have certificates by an authority in `root_file`, or else by one that the system trusts.
-    pub(crate) fn new(private_addresses: bool, root_file: Option<PathBuf>) -> Self {
-        Self { policy: Policy { private_addresses }, root_file, client: OnceCell::new() }
+impl RealCarrier {
+    pub(crate) fn new(config: &OutboundConfig) -> Self {
+        let policy = Policy { private_addresses: config.private_addresses };
+        let (root_file, directory) = (config.tls_root_file.clone(), config.directory.clone());
+        Self { policy, root_file, directory, client: OnceCell::new() }
     }
 
     async fn client(&self) -> anyhow::Result<&Client> {
@@ -55,9 +60,30 @@ impl HttpCarrier {
 }
 
 #[async_trait]
-impl Carrier for HttpCarrier {
-    fn check(&self, url: &str) -> Result<(), String> {
+impl Carrier for RealCarrier {
+    fn check_address(&self, url: &str) -> Result<(), String> {
         self.policy.check(url).map(drop)
+    }
+
+    fn check_directory(&self, name: &str) -> Result<(), String> {
+        if self.directory.is_none() {
+            return Err("this server's configuration has no outbound.directory".to_owned());
+        }
+        files::check_directory(name)
+    }
+
+    async fn write(&self, order: WriteOrder) -> Vec<Result<(), String>> {
+        let count = order.files.len();
+        // The settings of the server may have changed since the directory was taken.
+        if let Err(problem) = self.check_directory(&order.directory) {
+            return vec![Err(problem); count];
+        }
+        let root = self.directory.clone().unwrap_or_default();
+        let written = tokio::task::spawn_blocking(move || files::write_order(&root, &order));
+        match written.await.unwrap_or_else(|_| Err("writing was interrupted".to_owned())) {
+            Ok(results) => results,
+            Err(problem) => vec![Err(problem); count],
+        }
     }
 
     async fn post(&self, letter: Letter) -> Result<Reply, String> {

@@ -48,6 +48,14 @@ enum Command {
     Pools(remote::PoolsArgs),
     /// Order codes from a running server, follow, download, cancel and recall them
     Batches(remote::BatchesArgs),
+    /// Assign IDs to documents, and see what became of them
+    Documents(remote::DocumentsArgs),
+    /// Make, change and delete sinks, where documents are delivered
+    Sinks(remote::SinksArgs),
+    /// Hold IDs until their documents are there
+    Reservations(remote::ReservationsArgs),
+    /// List numbers that will never carry anything, and why
+    Gaps(remote::GapsArgs),
     /// Make, change and delete webhooks, and see what they were told
     Webhooks(remote::WebhooksArgs),
     /// Show who has downloaded which codes
@@ -88,6 +96,10 @@ pub(crate) fn run() -> Result<ExitCode, Failure> {
         Command::Keys(args) => remote::keys(&args),
         Command::Pools(args) => remote::pools(&args),
         Command::Batches(args) => remote::batches(&args),
+        Command::Documents(args) => remote::documents(&args),
+        Command::Sinks(args) => remote::sinks(&args),
+        Command::Reservations(args) => remote::reservations(&args),
+        Command::Gaps(args) => remote::gaps(&args),
         Command::Webhooks(args) => remote::webhooks(&args),
         Command::Audit(args) => remote::audit(&args),
         Command::Generate(args) => generate::run(&args),

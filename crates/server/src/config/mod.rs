@@ -9,6 +9,7 @@
 
 mod batches;
 mod cluster;
+mod documents;
 mod environment;
 mod error;
 mod issuing;
@@ -16,6 +17,7 @@ mod keys;
 mod layers;
 mod log;
 mod openg2p;
+mod outbound;
 mod parse;
 mod public;
 mod reader;
@@ -48,11 +50,13 @@ use self::tree::{Node, Source, Value};
 
 pub(crate) use self::batches::BatchesConfig;
 pub(crate) use self::cluster::{ClusterConfig, PostgresConfig, RedisConfig};
+pub(crate) use self::documents::DocumentsConfig;
 pub(crate) use self::error::ConfigError;
 pub(crate) use self::issuing::IssuingConfig;
 pub(crate) use self::keys::KeyConfig;
 pub(crate) use self::log::{LogConfig, LogFormat};
 pub(crate) use self::openg2p::OpenG2p;
+pub(crate) use self::outbound::OutboundConfig;
 pub(crate) use self::public::{PublicConfig, PublicType};
 pub(crate) use self::secret::SecretText;
 pub(crate) use self::security::{Authentication, SecurityConfig};
@@ -89,10 +93,14 @@ pub(crate) struct Config {
     pub(crate) issuing: IssuingConfig,
     /// How codes are made.
     pub(crate) batches: BatchesConfig,
+    /// How documents are delivered.
+    pub(crate) documents: DocumentsConfig,
     /// How others are told what happened.
     pub(crate) webhooks: WebhooksConfig,
     /// What anybody may ask.
     pub(crate) public: PublicConfig,
+    /// Where deliveries may go.
+    pub(crate) outbound: OutboundConfig,
     /// What is logged.
     pub(crate) log: LogConfig,
     /// Tenants with settings of their own.
@@ -170,8 +178,10 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
     let security = section(tree, defaults, "security", findings);
     let issuing = section(tree, defaults, "issuing", findings);
     let batches = section(tree, defaults, "batches", findings);
+    let documents = section(tree, defaults, "documents", findings);
     let webhooks = section(tree, defaults, "webhooks", findings);
     let public = section(tree, defaults, "public", findings);
+    let outbound = section(tree, defaults, "outbound", findings);
     let log = section(tree, defaults, "log", findings);
     let tenants = list(tree, TENANTS, findings);
     let keys = list(tree, KEYS, findings);
@@ -188,8 +198,10 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
         security: security?,
         issuing: issuing?,
         batches: batches?,
+        documents: documents?,
         webhooks: webhooks?,
         public: public?,
+        outbound: outbound?,
         log: log?,
         tenants,
         keys,

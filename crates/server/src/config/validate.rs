@@ -13,7 +13,7 @@ use super::security::Authentication;
 use super::tree::{Node, Source, Value};
 
 /// The least and the most that each whole number may be. A field that has no default may be null.
-pub(crate) const LIMITS: [(&str, u32, u32); 34] = [
+pub(crate) const LIMITS: [(&str, u32, u32); 43] = [
     ("server.request_timeout_seconds", 1, 3_600),
     ("server.header_timeout_seconds", 1, 3_600),
     ("server.body_limit_bytes", 1_024, 1_073_741_824),
@@ -40,6 +40,15 @@ pub(crate) const LIMITS: [(&str, u32, u32); 34] = [
     ("batches.silent_seconds", 1, 86_400),
     ("batches.retries", 0, 20),
     ("batches.retry_milliseconds", 1, 3_600_000),
+    ("documents.body_bytes_max", 1_024, 1_073_741_824),
+    ("documents.payload_bytes_max", 2, 67_108_864),
+    ("documents.count_max", 1, 100_000),
+    ("documents.timeout_seconds", 1, 300),
+    ("documents.at_once", 1, 100_000),
+    ("documents.retries", 0, 20),
+    ("documents.retry_seconds", 1, 3_600),
+    ("documents.reservation_seconds", 1, 86_400),
+    ("documents.reconcile_seconds", 1, 86_400),
     ("webhooks.timeout_seconds", 1, 300),
     ("webhooks.at_once", 1, 1_000),
     ("webhooks.retries", 0, 20),

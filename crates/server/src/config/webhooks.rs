@@ -1,7 +1,5 @@
 //! `webhooks`: telling others what happened.
 
-use std::path::PathBuf;
-
 use serde::Deserialize;
 
 /// Settings under `webhooks`.
@@ -18,8 +16,4 @@ pub(crate) struct WebhooksConfig {
     pub(crate) retry_seconds: u32,
     /// How long what was delivered stays on record.
     pub(crate) keep_days: u32,
-    /// Whether webhooks may be on this machine and its network.
-    pub(crate) private_addresses: bool,
-    /// Certificates of authorities.
-    pub(crate) tls_root_file: Option<PathBuf>,
 }

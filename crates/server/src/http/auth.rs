@@ -96,6 +96,11 @@ impl Caller {
         }
     }
 
+    /// Whether the caller may also do what another scope is for.
+    pub(crate) fn allows(&self, scope: Scope) -> bool {
+        self.key.as_ref().is_none_or(|key| key.allows(scope))
+    }
+
     /// Keeps idempotency keys of different callers apart.
     pub(crate) fn scope(&self) -> String {
         self.key.as_ref().map_or_else(|| "open".to_owned(), |key| key.stored().key.short.clone())

@@ -234,6 +234,8 @@ async fn read(
     tenant: Option<&str>,
 ) -> Result<FullDeliveryBody, Problem> {
     let found = app.engine.outbox.find(id, tenant).await?;
+    // Those of documents are dead letters, where it is recorded who decides about them.
+    let found = found.filter(|(_, _, receiver)| receiver.sink().is_none());
     let (record, attempts, receiver) = found.ok_or_else(|| Problem::not_found("delivery"))?;
     let body = serde_json::from_str(&record.content.body).unwrap_or(Value::Null);
     Ok(FullDeliveryBody {

@@ -17,7 +17,7 @@ nav a{margin-right:1rem;white-space:nowrap}
 ";
 
 /// What the stable codes of problems mean.
-const PROBLEMS: [(&str, &str); 36] = [
+const PROBLEMS: [(&str, &str); 40] = [
     ("malformed_json", "The body is not JSON."),
     ("body_cut_off", "The connection ended before the body did."),
     ("invalid_idempotency_key", "The header Idempotency-Key is empty, too long or not ASCII."),
@@ -36,6 +36,10 @@ const PROBLEMS: [(&str, &str); 36] = [
     ("retired", "The ID type was deleted; it issues no more IDs."),
     ("exhausted", "Fewer IDs are left than were asked for."),
     ("gapless", "The ID type gives its numbers to documents only."),
+    ("payload_too_large", "The payload of a document is larger than the configuration allows."),
+    ("no_sink", "The tenant has no sink for documents of this type."),
+    ("reference_taken", "The client_reference belongs to a document with another payload."),
+    ("not_held", "The reservation has ended: it is confirmed, released or expired."),
     ("body_too_large", "The body is larger than the configuration allows."),
     (
         "invalid_request",

@@ -63,6 +63,21 @@ impl FromRequest<Arc<App>> for Body {
     }
 }
 
+/// The same for documents, which may be larger.
+pub(crate) struct DocumentsBody(pub(crate) Bytes);
+
+impl FromRequest<Arc<App>> for DocumentsBody {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Response> {
+        known_key(request.headers(), &app.engine.keys, app.access)
+            .map_err(IntoResponse::into_response)?;
+        let limit = app.documents_body_limit.max(app.body_limit);
+        let body = read_body_of(request.into_body(), app, limit).await;
+        body.map(Self).map_err(IntoResponse::into_response)
+    }
+}
+
 /// Reads a body to its end, unless it is too large or too slow.
 pub(crate) async fn read_body<B>(body: B, app: &App) -> Result<Bytes, Problem>
 where

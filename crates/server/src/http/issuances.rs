@@ -80,7 +80,7 @@ pub(crate) struct GapBody {
     /// The counter within the type.
     #[serde(skip_serializing_if = "String::is_empty")]
     period: String,
-    /// Why: `crash`, `pool_discarded`, `batch_cancelled` or `abandoned`.
+    /// Why, as in the list of gaps.
     #[schema(value_type = String)]
     reason: GapReason,
     /// When it was found.
@@ -136,10 +136,11 @@ pub(crate) async fn find(
             _ => return Err(Problem::invalid("Give either serial or id.")),
         };
         let history = app.engine.history(&live, query.period.as_deref(), serial).await?;
+        let open_gaps = history.gaps.into_iter().filter(|gap| gap.closed_at.is_none());
         Ok(JsonBody::ok(&IssuancesBody {
             serial: serial.to_string(),
             issuances: history.issuances.into_iter().map(IssuanceBody::from).collect(),
-            gaps: history.gaps.into_iter().map(GapBody::from).collect(),
+            gaps: open_gaps.map(GapBody::from).collect(),
             batch: history.batch.map(|batch| batch.0.to_string()),
             next: None,
         }))

@@ -8,7 +8,10 @@ mod batches;
 mod dead_letters;
 mod deliveries;
 mod docs;
+mod documents;
 mod extract;
+mod gaps;
+mod history;
 mod ids;
 mod issuances;
 mod keys;
@@ -23,7 +26,9 @@ mod problem;
 mod public;
 mod readings;
 mod request;
+mod reservations;
 mod scans;
+mod sinks;
 mod symbols;
 mod tenants;
 mod types;
@@ -90,6 +95,13 @@ pub(crate) struct AppParts {
     pub(crate) build: Build,
     /// What strangers may ask; nothing where it is none.
     pub(crate) public: Option<Public>,
+    /// Bytes of the largest body with documents, and of the largest payload of one.
+    pub(crate) documents_body_limit: usize,
+    pub(crate) payload_max: usize,
+    /// The most documents of one call.
+    pub(crate) documents_max: usize,
+    /// For how long an ID is held where nobody says so.
+    pub(crate) hold_seconds: u32,
     /// What OpenG2P's `/config` route shows.
     pub(crate) openg2p_config: Value,
 }

@@ -10,8 +10,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{
-    App, audit, batch_events, batch_file, batches, dead_letters, deliveries, ids, issuances, keys,
-    operation, pools, public, scans, symbols, tenants, types, webhooks,
+    App, audit, batch_events, batch_file, batches, dead_letters, deliveries, documents, gaps,
+    history, ids, issuances, keys, operation, pools, public, reservations, scans, sinks, symbols,
+    tenants, types, webhooks,
 };
 
 #[derive(OpenApi)]
@@ -74,6 +75,17 @@ pub(super) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(dead_letters::list))
         .routes(routes!(dead_letters::retry))
         .routes(routes!(dead_letters::abandon))
+        .routes(routes!(documents::list, documents::assign))
+        .routes(routes!(documents::get))
+        .routes(routes!(reservations::create))
+        .routes(routes!(reservations::get))
+        .routes(routes!(reservations::confirm))
+        .routes(routes!(reservations::release))
+        .routes(routes!(gaps::list))
+        .routes(routes!(gaps::sign_off))
+        .routes(routes!(history::show))
+        .routes(routes!(sinks::list))
+        .routes(routes!(sinks::get, sinks::put, sinks::delete))
         .routes(routes!(webhooks::list))
         .routes(routes!(webhooks::get, webhooks::put, webhooks::delete))
         .routes(routes!(webhooks::rotate))

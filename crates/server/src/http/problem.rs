@@ -4,6 +4,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use engine::RateState;
 use engine::batches::BatchError;
+use engine::documents::DocumentError;
 use engine::error::{AdminError, IssueError};
 use engine::keys::KeyError;
 use idgen::snowflake::SnowflakeError;
@@ -178,7 +179,7 @@ impl From<IssueError> for Problem {
                 "The type gives its numbers to documents",
                 detail,
             ),
-            IssueError::Count { .. } => Self::invalid(detail),
+            IssueError::Count { .. } | IssueError::NoCounter => Self::invalid(detail),
             IssueError::PoolEmpty => {
                 let status = StatusCode::SERVICE_UNAVAILABLE;
                 Self::new(status, "pool_empty", "The pool is empty", detail)
@@ -212,6 +213,28 @@ impl From<BatchError> for Problem {
             }
             BatchError::OverQuota { .. } => conflict("over_quota", "The quota is used up"),
             BatchError::Ended(_) => conflict("batch_ended", "The batch has ended"),
+        }
+    }
+}
+
+impl From<DocumentError> for Problem {
+    fn from(error: DocumentError) -> Self {
+        let detail = format!("{error}.");
+        let conflict = |code, title| Self::new(StatusCode::CONFLICT, code, title, detail.clone());
+        match error {
+            DocumentError::Issue(error) => error.into(),
+            DocumentError::NotFound(what) => Self::not_found(what),
+            DocumentError::NoSink => conflict("no_sink", "There is no sink"),
+            DocumentError::Conflict { .. } => {
+                conflict("reference_taken", "The reference belongs to another document")
+            }
+            DocumentError::NotHeld(_) => conflict("not_held", "The number is not held any more"),
+            DocumentError::Gapless => Self::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "gapless",
+                "The type is gapless",
+                detail,
+            ),
         }
     }
 }

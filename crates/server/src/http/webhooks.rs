@@ -43,9 +43,10 @@ pub(crate) struct WebhookBody {
 }
 
 impl WebhookBody {
-    fn new(webhook: &LiveReceiver, now: Timestamp) -> Self {
-        let (stored, view) = (webhook.stored(), webhook.view(now));
-        Self {
+    fn new(webhook: &LiveReceiver, now: Timestamp) -> Result<Self, Problem> {
+        let stored = webhook.stored();
+        let view = webhook.view(now).ok_or_else(|| Problem::not_found("webhook"))?;
+        Ok(Self {
             name: webhook.name().to_owned(),
             tenant: webhook.tenant().to_owned(),
             url: view.url,
@@ -53,7 +54,7 @@ impl WebhookBody {
             disabled: stored.disabled.clone().map(VoidBody::from),
             old_secrets_expire_at: view.old_secrets_expire_at,
             created_at: stored.created_at,
-        }
+        })
     }
 }
 
@@ -111,7 +112,8 @@ pub(crate) async fn list(
         };
         let (webhooks, next) = page.cut(webhooks, cursor)?;
         let now = app.clock.now();
-        let webhooks = webhooks.iter().map(|webhook| WebhookBody::new(webhook, now)).collect();
+        let webhooks = webhooks.iter().map(|webhook| WebhookBody::new(webhook, now));
+        let webhooks = webhooks.collect::<Result<_, _>>()?;
         Ok(JsonBody::ok(&WebhooksBody { webhooks, next }))
     })
     .await
@@ -129,7 +131,7 @@ pub(crate) async fn get(
     as_caller(&app, &headers, Scope::Admin, async |caller| {
         let tenant = caller.tenant(tenant.tenant.as_deref())?;
         let webhook = app.engine.webhooks.find(&tenant, &name)?;
-        Ok(JsonBody::ok(&WebhookBody::new(&webhook, app.clock.now())))
+        Ok(JsonBody::ok(&WebhookBody::new(&webhook, app.clock.now())?))
     })
     .await
 }
@@ -162,7 +164,7 @@ pub(crate) async fn put(
             Put::Created => StatusCode::CREATED,
             Put::Kept => StatusCode::OK,
         };
-        let webhook = WebhookBody::new(&done.webhook, app.clock.now());
+        let webhook = WebhookBody::new(&done.webhook, app.clock.now())?;
         Ok(JsonBody::new(status, &NewWebhookBody { secret: done.secret, webhook }))
     })
     .await
@@ -222,7 +224,7 @@ pub(crate) async fn rotate(
         }
         let tenant = caller.tenant(tenant.tenant.as_deref())?.into_owned();
         let (webhook, secret) = app.engine.rotate_webhook(tenant, name.clone(), hours).await?;
-        let webhook = WebhookBody::new(&webhook, app.clock.now());
+        let webhook = WebhookBody::new(&webhook, app.clock.now())?;
         Ok(JsonBody::ok(&NewWebhookBody { secret: Some(secret), webhook }))
     })
     .await

@@ -18,7 +18,7 @@ id_types:
 fn home() -> Home {
     Home::new()
         .with_config(CONFIG)
-        .with("MINTAGE__WEBHOOKS__PRIVATE_ADDRESSES", "true")
+        .with("MINTAGE__OUTBOUND__PRIVATE_ADDRESSES", "true")
         .with("MINTAGE__WEBHOOKS__RETRY_SECONDS", "1")
 }
 
@@ -252,7 +252,7 @@ fn what_is_under_way_survives_a_crash() {
 
 #[test]
 fn nothing_is_sent_inside_unless_the_configuration_allows_it() {
-    let server = home().with("MINTAGE__WEBHOOKS__PRIVATE_ADDRESSES", "false").start();
+    let server = home().with("MINTAGE__OUTBOUND__PRIVATE_ADDRESSES", "false").start();
     let client = server.client();
     let put = |url: &str| client.put("/api/v1/webhooks/erp", &json!({"url": url}));
     for url in ["https://127.0.0.1/", "https://[::1]/x", "https://0x7f.1/", "http://example.com/"] {

@@ -8,6 +8,7 @@ mod client;
 mod deployment;
 mod ledger;
 pub(crate) mod receiver;
+pub(crate) mod sinks;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read, Write as _};

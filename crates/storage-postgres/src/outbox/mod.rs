@@ -15,6 +15,9 @@ use storage::{
     Outcome, ReceiverId, Result, Verdict, Wanted,
 };
 
+pub(crate) use records::records_sql;
+pub(crate) use rows::{read_delivery, read_document, read_record, write_limit};
+
 use crate::PostgresStore;
 use crate::database::Database;
 use crate::time::Time;
@@ -29,7 +32,7 @@ impl PostgresStore {
     }
 
     /// A number for the rows of a shard.
-    fn delivery_on(shard: usize, number: i64) -> DeliveryId {
+    pub(crate) fn delivery_on(shard: usize, number: i64) -> DeliveryId {
         DeliveryId::new(number, u16::try_from(shard).unwrap_or(u16::MAX))
     }
 }

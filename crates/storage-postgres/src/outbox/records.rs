@@ -11,10 +11,13 @@ use crate::session::Param;
 /// The whole record of deliveries whose numbers a statement chooses. A delivery is either pending or
 /// settled. Every table is asked for one number after the other: joined, whole tables might be read for a
 /// short list.
-fn records_sql(chosen: &str, condition: &str) -> String {
+pub(crate) fn records_sql(chosen: &str, condition: &str) -> String {
     format!(
         "SELECT content.number, content.receiver, content.key, content.subject, content.body,
-                content.created_at, coalesce(settled.state, 'pending') AS state, pending.due_at,
+                content.created_at, content.type_id, content.period, content.serial,
+                content.reference, content.key_id,
+                coalesce(settled.state, 'pending') AS state, pending.due_at,
+                coalesce(settled.token, pending.token) AS token,
                 settled.settled_at, coalesce(settled.attempts, pending.attempts) AS attempts,
                 coalesce(settled.last_attempt, pending.last_attempt) AS last_attempt,
                 coalesce(settled.last_at, pending.last_at) AS last_at,

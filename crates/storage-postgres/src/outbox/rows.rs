@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use storage::{
-    Attempt, DeliveryId, DeliveryRecord, DeliveryState, NewDelivery, ReceiverId, Result,
+    Attempt, Delivery, DeliveryId, DeliveryRecord, DeliveryState, DocumentKey, NewDelivery,
+    ReceiverId, Result, TypeId,
 };
 use tokio_postgres::Row;
 
 use crate::error::corrupt;
+use crate::spans::read_serial;
 use crate::time::Time;
 
 /// A small number for the database. One that is too large to be true is as large as can be.
@@ -15,12 +17,31 @@ pub(super) fn write_small(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }
 
-pub(super) fn write_limit(limit: usize) -> i64 {
+pub(crate) fn write_limit(limit: usize) -> i64 {
     i64::try_from(limit).unwrap_or(i64::MAX)
 }
 
 pub(super) fn write_micros(duration: Duration) -> i64 {
     i64::try_from(duration.as_micros()).unwrap_or(i64::MAX)
+}
+
+/// The number of a document, if the delivery is one of a document.
+pub(crate) fn read_document(row: &Row) -> Result<Option<DocumentKey>> {
+    let Some(type_id) = row.get("type_id") else { return Ok(None) };
+    let serial = read_serial(row.get("serial"))?;
+    Ok(Some(DocumentKey { type_id: TypeId(type_id), period: row.get("period"), serial }))
+}
+
+/// A delivery with its claim.
+pub(crate) fn read_delivery(row: &Row, id: DeliveryId) -> Result<Delivery> {
+    Ok(Delivery {
+        id,
+        content: read_content(row),
+        document: read_document(row)?,
+        attempt: read_small(row, "attempts")?,
+        token: row.get("token"),
+        created_at: row.get::<_, Time>("created_at").0,
+    })
 }
 
 pub(super) fn read_small(row: &Row, column: &str) -> Result<u32> {
@@ -52,7 +73,7 @@ pub(super) fn read_attempt(row: &Row, prefix: &str) -> Result<Attempt> {
     })
 }
 
-pub(super) fn read_record(row: &Row, id: DeliveryId) -> Result<DeliveryRecord> {
+pub(crate) fn read_record(row: &Row, id: DeliveryId) -> Result<DeliveryRecord> {
     let time = |column| row.get::<_, Option<Time>>(column).map(|time| time.0);
     let state: &str = row.get("state");
     let known = DeliveryState::ALL.into_iter().find(|known| known.name() == state);

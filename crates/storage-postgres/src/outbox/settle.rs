@@ -15,7 +15,8 @@ use crate::spans::read_serial;
 use crate::time::Time;
 
 // The outcomes come in order of numbers, and a lateral join keeps to it, so two groups never lock the
-// same rows in different orders. The token grows once more, so that an outcome counts only once.
+// same rows in different orders. The token grows once more, so that an outcome counts only once. The
+// numbers of documents are gaps, or no gaps any more, in the same step.
 const SETTLE: &str = "
     WITH held AS MATERIALIZED (
         SELECT outcome.*
@@ -31,26 +32,41 @@ const SETTLE: &str = "
             last_attempt = held.attempt, last_at = held.at, last_us = held.us,
             last_status = held.status, last_error = held.error
         FROM held WHERE pending.number = held.number AND held.state = 'pending'
+    ), put_back AS (
+        UPDATE pending_deliveries AS pending SET due_at = $10, token = held.token + 1,
+            attempts = greatest(pending.attempts - 1, 0)
+        FROM held WHERE pending.number = held.number AND held.state = 'untried'
     ), ended AS (
         DELETE FROM pending_deliveries AS pending USING held
-        WHERE pending.number = held.number AND held.state <> 'pending'
-        RETURNING pending.receiver, pending.attempts, held.*
+        WHERE pending.number = held.number AND held.state NOT IN ('pending', 'untried')
+        RETURNING pending.receiver, pending.type_id, pending.has_gap, pending.attempts, held.*
     ), settled AS (
-        INSERT INTO settled_deliveries (number, receiver, state, settled_at, attempts, token,
-                                        last_attempt, last_at, last_us, last_status, last_error)
-        SELECT number, receiver, state, $10, attempts, token + 1, attempt, at, us, status, error
+        INSERT INTO settled_deliveries (number, receiver, type_id, state, settled_at, attempts,
+                                        token, last_attempt, last_at, last_us, last_status,
+                                        last_error)
+        SELECT number, receiver, type_id, state, $10, attempts, token + 1, attempt, at, us, status,
+               error
         FROM ended
     ), logged AS (
         INSERT INTO delivery_attempts (delivery, attempt, at, us, status, error)
-        SELECT number, attempt, at, us, status, error FROM held WHERE error IS NOT NULL
+        SELECT number, attempt, at, us, status, error FROM held
+        WHERE error IS NOT NULL AND state <> 'untried'
+    ), lost AS MATERIALIZED (
+        SELECT lose_documents(array_agg(number), 'outbox_dlq', $10) FROM ended
+        WHERE state = 'dead' AND type_id <> 0
+    ), found AS MATERIALIZED (
+        SELECT find_lost_documents(array_agg(number), $10) FROM ended
+        WHERE state = 'delivered' AND has_gap
     )
-    SELECT number, token FROM held";
+    SELECT number, token
+    FROM (SELECT count(*) FROM lost) AS losses CROSS JOIN (SELECT count(*) FROM found) AS finds
+        CROSS JOIN held";
 
 // As an array, the numbers are looked up one by one in any plan.
 const FORGET: &str = "
     WITH old AS MATERIALIZED (
         SELECT number FROM settled_deliveries
-        WHERE state IN ('delivered', 'abandoned') AND settled_at < $1
+        WHERE state IN ('delivered', 'abandoned') AND type_id = 0 AND settled_at < $1
         ORDER BY settled_at LIMIT $2 FOR UPDATE SKIP LOCKED
     ), attempts AS (
         DELETE FROM delivery_attempts WHERE delivery = ANY (ARRAY(SELECT number FROM old))
@@ -81,6 +97,7 @@ impl<'a> Columns<'a> {
             Next::Delivered => ("delivered", None),
             Next::Retry(at) => ("pending", Some(Time::new(at))),
             Next::Dead => ("dead", None),
+            Next::Untried => ("untried", None),
         };
         let attempt = &outcome.attempt;
         self.numbers.push(outcome.delivery.number());

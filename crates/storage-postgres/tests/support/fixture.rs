@@ -7,7 +7,7 @@ use storage::Store;
 use storage_postgres::PostgresStore;
 use storage_tests::Fixture;
 
-use super::support::Databases;
+use super::support::{Databases, connect};
 
 /// New databases for one test.
 pub(crate) struct Cluster<const DATABASES: usize>(Databases);
@@ -24,6 +24,12 @@ impl<const DATABASES: usize> Fixture for Cluster<DATABASES> {
         let sql = "UPDATE instances SET expires_at = '-infinity'";
         self.0.connect().await.batch_execute(sql).await.unwrap();
         store
+    }
+
+    async fn lose_draws(&self) {
+        for url in &self.0.urls {
+            connect(url).await.batch_execute("DELETE FROM draws").await.unwrap();
+        }
     }
 
     fn many_instances(&self) -> bool {

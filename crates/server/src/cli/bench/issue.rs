@@ -122,7 +122,10 @@ pub(super) fn baseline_server() -> Result<ExitCode, Failure> {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
         writeln!(std::io::stdout(), "listening on http://{}", listener.local_addr()?)?;
         let counter = Arc::new(AtomicU64::new(0));
-        let router = axum::Router::new().route("/api/v1/ids", post(count)).with_state(counter);
+        let router = axum::Router::new()
+            .route("/api/v1/ids", post(count))
+            .route("/api/v1/documents", post(count))
+            .with_state(counter);
         axum::serve(listener, router).await
     })?;
     Ok(ExitCode::SUCCESS)

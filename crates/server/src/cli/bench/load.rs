@@ -30,6 +30,13 @@ pub(super) fn post(path: &str, headers: &str, body: &str) -> String {
     )
 }
 
+/// When a connection has sent enough.
+#[derive(Clone, Copy)]
+enum Until {
+    Time(Instant),
+    Count(usize),
+}
+
 /// Sends requests, again and again, over so many connections, each waiting for its answer. Every
 /// connection begins with another one.
 pub(super) async fn run(
@@ -38,11 +45,33 @@ pub(super) async fn run(
     connections: usize,
     time: Duration,
 ) -> anyhow::Result<Load> {
+    let until = Until::Time(Instant::now() + time);
+    run_until(address, requests, connections, |_| until).await
+}
+
+/// The same, so many requests in all.
+pub(super) async fn run_count(
+    address: SocketAddr,
+    requests: &Arc<[String]>,
+    connections: usize,
+    count: usize,
+) -> anyhow::Result<Load> {
+    let (each, rest) = (count / connections, count % connections);
+    let share = |number| Until::Count(each + usize::from(number < rest));
+    run_until(address, requests, connections, share).await
+}
+
+async fn run_until(
+    address: SocketAddr,
+    requests: &Arc<[String]>,
+    connections: usize,
+    until: impl Fn(usize) -> Until,
+) -> anyhow::Result<Load> {
     let started = Instant::now();
     let tasks: Vec<_> = (0..connections)
         .map(|number| {
             let first = number * requests.len() / connections;
-            tokio::spawn(one_connection(address, Arc::clone(requests), first, started + time))
+            tokio::spawn(one_connection(address, Arc::clone(requests), first, until(number)))
         })
         .collect();
     let mut latencies = Vec::new();
@@ -73,14 +102,18 @@ async fn one_connection(
     address: SocketAddr,
     requests: Arc<[String]>,
     first: usize,
-    end: Instant,
+    until: Until,
 ) -> anyhow::Result<Vec<u64>> {
     let mut stream = TcpStream::connect(address).await?;
     stream.set_nodelay(true)?;
     let mut latencies = Vec::with_capacity(1 << 16);
-    let mut buffer = vec![0; 16 << 10];
+    let mut buffer = vec![0; 64 << 10];
     for request in requests.iter().cycle().skip(first) {
-        if Instant::now() >= end {
+        let enough = match until {
+            Until::Time(end) => Instant::now() >= end,
+            Until::Count(count) => latencies.len() >= count,
+        };
+        if enough {
             break;
         }
         let sent = Instant::now();
@@ -91,7 +124,7 @@ async fn one_connection(
     Ok(latencies)
 }
 
-/// Reads one answer to its end; anything but 200 spoils the measurement.
+/// Reads one answer to its end; anything but 200 or 202 spoils the measurement.
 async fn read_answer(stream: &mut TcpStream, buffer: &mut [u8]) -> anyhow::Result<()> {
     let mut filled = 0;
     loop {
@@ -117,7 +150,7 @@ fn answer_length(answer: &[u8]) -> anyhow::Result<Option<usize>> {
         return Ok(None);
     };
     let text = std::str::from_utf8(&answer[..head]).context("headers are text")?;
-    if !text.starts_with("HTTP/1.1 200") {
+    if !text.starts_with("HTTP/1.1 200") && !text.starts_with("HTTP/1.1 202") {
         bail!("the server answered {}", text.lines().next().unwrap_or_default());
     }
     let length = text

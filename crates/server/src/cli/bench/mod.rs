@@ -3,6 +3,7 @@
 mod batch;
 mod child;
 mod codes;
+mod documents;
 mod issue;
 mod load;
 mod memory;
@@ -37,6 +38,8 @@ enum What {
     Batch(batch::Args),
     /// Verify codes over HTTP among many, against the same among few
     Scan(scan::Args),
+    /// Assign IDs to documents over HTTP and deliver them, against a bare axum handler
+    Documents(documents::Args),
     /// The bare axum handler
     #[command(hide = true)]
     BaselineServer,
@@ -49,6 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
         What::Pools(args) => pools::run(args),
         What::Batch(args) => batch::run(args),
         What::Scan(args) => scan::run(args),
+        What::Documents(args) => documents::run(args),
         What::BaselineServer => issue::baseline_server(),
     }
 }

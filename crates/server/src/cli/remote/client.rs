@@ -8,6 +8,7 @@ use serde_json::Value;
 use ureq::http::Method;
 use ureq::{Agent, http};
 
+use super::table;
 use crate::failure::Failure;
 use crate::percent::escape;
 
@@ -142,6 +143,28 @@ impl Client {
 /// `?tenant=…` where one is named.
 pub(super) fn tenant_query(tenant: Option<&str>) -> String {
     tenant.map_or_else(String::new, |tenant| format!("?tenant={}", escape(tenant)))
+}
+
+/// `?name=value&…` of those that have one.
+pub(super) fn query(filters: &[(&str, Option<&str>)]) -> String {
+    let named =
+        |(name, value): &(&str, Option<&str>)| Some(format!("{name}={}", escape((*value)?)));
+    let filters: Vec<String> = filters.iter().filter_map(named).collect();
+    if filters.is_empty() { String::new() } else { format!("?{}", filters.join("&")) }
+}
+
+/// Prints a list as a table, or as it came.
+pub(super) fn print_list(
+    args: &ServerArgs,
+    entries: Vec<Value>,
+    columns: &[&str],
+) -> Result<(), Failure> {
+    if args.json {
+        print_json(&Value::Array(entries))?;
+    } else {
+        table::print(&entries, columns)?;
+    }
+    Ok(())
 }
 
 /// Prints a value as it came.

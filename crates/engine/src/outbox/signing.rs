@@ -11,7 +11,7 @@ use sha2::Sha256;
 const PREFIX: &str = "whsec_";
 
 /// A secret as its receiver needs it.
-pub(super) fn shown(secret: &TypeKey) -> String {
+pub(crate) fn shown(secret: &TypeKey) -> String {
     format!("{PREFIX}{}", STANDARD.encode(secret.as_bytes()))
 }
 

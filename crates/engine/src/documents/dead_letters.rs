@@ -1,0 +1,150 @@
+//! Documents that automatic retries gave up on. A person has them tried again, or gives them up.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use storage::{
+    Deed, DeliveryId, DeliveryState, DocumentFilter, DocumentRecord, StoreError, TypeId, Verdict,
+};
+
+use super::Documents;
+use crate::LiveType;
+
+/// Documents that are decided about between two looks at the list.
+const PAGE: usize = 500;
+
+/// Which dead letters.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DeadDocuments<'a> {
+    /// Only of this tenant.
+    pub tenant: Option<&'a str>,
+    /// Only of this type.
+    pub type_name: Option<&'a str>,
+    /// Only the one with this ID.
+    pub id: Option<&'a str>,
+}
+
+/// What somebody has decided about dead letters.
+#[derive(Debug, Clone, Copy)]
+pub struct Decision<'a> {
+    /// What.
+    pub verdict: Verdict,
+    /// Who: the number of the API key, or 0.
+    pub key_id: i64,
+    /// Why, if they say so.
+    pub reason: Option<&'a str>,
+}
+
+/// What the audit log calls a document.
+pub fn subject(live: &LiveType, id: &str) -> String {
+    format!("{}/{id}", live.label())
+}
+
+/// A place in the list of dead letters: behind a document of a type.
+pub type DeadPlace = (TypeId, DeliveryId);
+
+impl Documents {
+    /// Dead letters with their types, so many at most, by type and the latest first.
+    pub async fn dead_letters(
+        &self,
+        wanted: DeadDocuments<'_>,
+        after: Option<DeadPlace>,
+        limit: usize,
+    ) -> Result<Vec<(DocumentRecord, Arc<LiveType>)>, StoreError> {
+        let mut found = Vec::new();
+        for live in self.types_with_documents(wanted) {
+            let type_id = live.stored().id;
+            if found.len() >= limit || after.is_some_and(|(behind, _)| type_id < behind) {
+                continue;
+            }
+            let before = after.filter(|(behind, _)| *behind == type_id).map(|(_, id)| id);
+            found.extend(self.dead_of_type(&live, wanted.id, before, limit - found.len()).await?);
+        }
+        Ok(found)
+    }
+
+    async fn dead_of_type(
+        &self,
+        live: &Arc<LiveType>,
+        id: Option<&str>,
+        before: Option<DeliveryId>,
+        limit: usize,
+    ) -> Result<Vec<(DocumentRecord, Arc<LiveType>)>, StoreError> {
+        let records = if let Some(id) = id {
+            let is_dead = |record: &DocumentRecord| {
+                record.delivery.state == DeliveryState::Dead
+                    && before.is_none_or(|before| record.delivery.id < before)
+            };
+            self.find_of_type(live, id).await?.into_iter().filter(is_dead).collect()
+        } else {
+            let (type_id, state) = (live.stored().id, Some(DeliveryState::Dead));
+            let filter = DocumentFilter { type_id, state, before, limit };
+            self.common.store.documents(&filter).await?
+        };
+        Ok(records.into_iter().map(|record| (record, Arc::clone(live))).collect())
+    }
+
+    /// The types that may have such documents.
+    fn types_with_documents(&self, wanted: DeadDocuments<'_>) -> Vec<Arc<LiveType>> {
+        let mut types: Vec<_> = self.catalogue.all();
+        types.retain(|live| {
+            let id_type = &live.stored().id_type;
+            wanted.tenant.is_none_or(|tenant| tenant == id_type.tenant())
+                && wanted.type_name.is_none_or(|name| name == id_type.name())
+        });
+        types.sort_by_key(|live| live.stored().id);
+        types
+    }
+
+    /// Decides about every dead letter that matches, one after the other, and says how many these were.
+    /// What was decided stays decided when a later one fails. Each decision is in the audit log first. One
+    /// whose sink was deleted can only be given up.
+    pub async fn settle(
+        &self,
+        wanted: DeadDocuments<'_>,
+        decision: Decision<'_>,
+    ) -> Result<u64, StoreError> {
+        let (mut after, mut settled) = (None, 0);
+        loop {
+            let dead = self.dead_letters(wanted, after, PAGE).await?;
+            for (record, live) in &dead {
+                let sink = record.delivery.content.receiver;
+                // Nobody would ever get it.
+                if decision.verdict == Verdict::Retry && self.sinks.receivers.by_id(sink).is_none()
+                {
+                    continue;
+                }
+                self.record_decision(record, live, decision).await?;
+                let id = record.delivery.id;
+                settled += u64::from(self.outbox.decide(id, decision.verdict).await?);
+            }
+            match dead.last() {
+                Some((last, _)) if dead.len() == PAGE => {
+                    after = Some((last.key.type_id, last.delivery.id));
+                }
+                _ => return Ok(settled),
+            }
+        }
+    }
+
+    async fn record_decision(
+        &self,
+        record: &DocumentRecord,
+        live: &LiveType,
+        decision: Decision<'_>,
+    ) -> Result<(), StoreError> {
+        let action = match decision.verdict {
+            Verdict::Retry => "document.retried",
+            Verdict::Abandon => "document.abandoned",
+        };
+        let deed = Deed {
+            at: self.common.now(),
+            key_id: decision.key_id,
+            tenant: live.stored().id_type.tenant().to_owned(),
+            action: action.to_owned(),
+            subject: subject(live, &record.delivery.content.key),
+            detail: json!({"reason": decision.reason}).to_string(),
+        };
+        self.common.store.record_deed(&deed).await
+    }
+}

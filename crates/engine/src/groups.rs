@@ -1,0 +1,198 @@
+//! Requests that wait at the same moment for the same thing are served by one step.
+
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use async_trait::async_trait;
+use tokio::sync::oneshot;
+
+/// A step that serves many requests.
+#[async_trait]
+pub(crate) trait GroupStep: Send + Sync + 'static {
+    /// Requests with the same key can be served together.
+    type Key: Copy + Eq + Hash + Send + Sync + 'static;
+    /// What is asked for.
+    type Request: Send + 'static;
+    /// What is answered.
+    type Answer: Send + 'static;
+
+    /// A step takes requests until it has so much to do.
+    const SIZE_MAX: usize;
+
+    /// So many steps of one key may be under way at once.
+    const AT_ONCE: usize = 1;
+
+    /// How much of a step a request takes up.
+    fn size(_request: &Self::Request) -> usize {
+        1
+    }
+
+    /// Serves requests: an answer for each, in order.
+    async fn serve(&self, key: Self::Key, group: Vec<Self::Request>) -> Vec<Self::Answer>;
+}
+
+/// Collects requests while a step is under way.
+pub(crate) struct Groups<S: GroupStep> {
+    shared: Arc<Shared<S>>,
+}
+
+struct Waiting<S: GroupStep> {
+    request: S::Request,
+    answer: oneshot::Sender<S::Answer>,
+}
+
+/// Requests with the same key.
+struct Queue<S: GroupStep> {
+    waiting: Vec<Waiting<S>>,
+    /// How many take steps of it.
+    workers: usize,
+}
+
+/// By key. A key that is in here is being worked on.
+type Queues<S> = HashMap<<S as GroupStep>::Key, Queue<S>>;
+
+struct Shared<S: GroupStep> {
+    step: S,
+    queues: Mutex<Queues<S>>,
+}
+
+impl<S: GroupStep> Groups<S> {
+    pub(crate) fn new(step: S) -> Self {
+        Self { shared: Arc::new(Shared { step, queues: Mutex::default() }) }
+    }
+
+    /// The step, for what else it knows.
+    pub(crate) fn step(&self) -> &S {
+        &self.shared.step
+    }
+
+    /// Has a request served, even if whoever waits for it goes away. None if the step panicked.
+    pub(crate) async fn ask(&self, key: S::Key, request: S::Request) -> Option<S::Answer> {
+        let (answer, receiver) = oneshot::channel();
+        if self.shared.enqueue(key, Waiting { request, answer }) {
+            tokio::spawn(Arc::clone(&self.shared).work(key));
+        }
+        receiver.await.ok()
+    }
+}
+
+impl<S: GroupStep> Shared<S> {
+    fn lock(&self) -> MutexGuard<'_, Queues<S>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has a request wait, and says whether one more worker is wanted.
+    fn enqueue(&self, key: S::Key, waiting: Waiting<S>) -> bool {
+        let mut queues = self.lock();
+        let queue = queues.entry(key).or_insert(Queue { waiting: Vec::new(), workers: 0 });
+        queue.waiting.push(waiting);
+        let wanted = queue.workers < S::AT_ONCE;
+        queue.workers += usize::from(wanted);
+        wanted
+    }
+
+    /// Serves what waits for a key, until nothing does.
+    async fn work(self: Arc<Self>, key: S::Key) {
+        while let Some(group) = self.next_group(key) {
+            let (requests, answers): (Vec<_>, Vec<_>) =
+                group.into_iter().map(|waiting| (waiting.request, waiting.answer)).unzip();
+            let this = Arc::clone(&self);
+            // In a task of its own: a panic in there must not leave the queue without a worker.
+            let served = tokio::spawn(async move { this.step.serve(key, requests).await }).await;
+            for (sender, answer) in answers.into_iter().zip(served.unwrap_or_default()) {
+                // Whoever is gone does not need it.
+                let _ = sender.send(answer);
+            }
+        }
+    }
+
+    fn next_group(&self, key: S::Key) -> Option<Vec<Waiting<S>>> {
+        let mut queues = self.lock();
+        let queue = queues.get_mut(&key)?;
+        if queue.waiting.is_empty() {
+            queue.workers -= 1;
+            if queue.workers == 0 {
+                queues.remove(&key);
+            }
+            return None;
+        }
+        let mut size = 0;
+        let full = queue.waiting.iter().position(|waiting| {
+            size += S::size(&waiting.request);
+            size > S::SIZE_MAX
+        });
+        // One that is too large for any step has one to itself.
+        let rest = queue.waiting.split_off(full.unwrap_or(queue.waiting.len()).max(1));
+        Some(std::mem::replace(&mut queue.waiting, rest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::{Mutex, mpsc};
+
+    use super::*;
+
+    /// Says what it was asked, and waits until it may answer.
+    struct Gate {
+        asked: mpsc::UnboundedSender<Vec<usize>>,
+        open: Mutex<mpsc::UnboundedReceiver<()>>,
+    }
+
+    #[async_trait]
+    impl GroupStep for Gate {
+        type Key = u8;
+        type Request = usize;
+        type Answer = usize;
+        const SIZE_MAX: usize = 10;
+
+        fn size(request: &usize) -> usize {
+            *request
+        }
+
+        async fn serve(&self, _: u8, group: Vec<usize>) -> Vec<usize> {
+            assert!(!group.contains(&0), "nobody asks for nothing");
+            self.asked.send(group.clone()).unwrap();
+            self.open.lock().await.recv().await;
+            group
+        }
+    }
+
+    #[tokio::test]
+    async fn what_waits_together_is_served_together() {
+        let (asked, mut steps) = mpsc::unbounded_channel();
+        let (open, gate) = mpsc::unbounded_channel();
+        let groups = Arc::new(Groups::new(Gate { asked, open: Mutex::new(gate) }));
+        let ask = |request| {
+            let groups = Arc::clone(&groups);
+            tokio::spawn(async move { groups.ask(1, request).await })
+        };
+        let first = ask(1);
+        assert_eq!(steps.recv().await, Some(vec![1]));
+        let mut rest = Vec::new();
+        for request in [4, 6, 3, 20, 2] {
+            rest.push((request, ask(request)));
+            tokio::task::yield_now().await;
+        }
+        for expected in [vec![4, 6], vec![3], vec![20], vec![2]] {
+            open.send(()).unwrap();
+            assert_eq!(steps.recv().await, Some(expected));
+        }
+        open.send(()).unwrap();
+        assert_eq!(first.await.unwrap(), Some(1));
+        for (request, answer) in rest {
+            assert_eq!(answer.await.unwrap(), Some(request));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_step_that_panics_stops_nobody_else() {
+        let (asked, _steps) = mpsc::unbounded_channel();
+        let (open, gate) = mpsc::unbounded_channel();
+        let groups = Groups::new(Gate { asked, open: Mutex::new(gate) });
+        open.send(()).unwrap();
+        assert_eq!(groups.ask(1, 0).await, None);
+        assert_eq!(groups.ask(1, 5).await, Some(5));
+    }
+}

@@ -1,0 +1,81 @@
+//! Documents and reservations. They are on the shard of their type, and the numbers of their deliveries
+//! say which one that is.
+
+mod assign;
+mod columns;
+mod counter;
+mod records;
+mod reservations;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use storage::{
+    Assigned, Confirmed, DocumentFilter, DocumentOrder, DocumentRecord, DocumentStore, NewDocument,
+    ReceiverId, Reservation, ReservationId, ReservationOrder, Result, Span, TypeId,
+};
+
+pub(crate) use counter::Stands;
+
+use crate::PostgresStore;
+use crate::time::Time;
+
+#[async_trait]
+impl DocumentStore for PostgresStore {
+    async fn assign_documents(&self, order: &Arc<DocumentOrder>) -> Result<Vec<Vec<Assigned>>> {
+        self.assign(order).await
+    }
+
+    async fn find_documents(
+        &self,
+        type_id: TypeId,
+        period: Option<&str>,
+        serial: u64,
+    ) -> Result<Vec<DocumentRecord>> {
+        self.documents_at(type_id, period, serial).await
+    }
+
+    async fn documents(&self, filter: &DocumentFilter) -> Result<Vec<DocumentRecord>> {
+        self.list_documents(filter).await
+    }
+
+    async fn reserve(&self, order: &ReservationOrder) -> Result<Reservation> {
+        self.hold(order).await
+    }
+
+    async fn reservation(&self, id: ReservationId) -> Result<Option<Reservation>> {
+        self.held(id).await
+    }
+
+    async fn find_reservations(
+        &self,
+        type_id: TypeId,
+        period: Option<&str>,
+        serial: u64,
+    ) -> Result<Vec<Reservation>> {
+        self.reservations_at(type_id, period, serial).await
+    }
+
+    async fn confirm_reservation(
+        &self,
+        id: ReservationId,
+        document: &NewDocument,
+        sink: ReceiverId,
+        now: Timestamp,
+    ) -> Result<Confirmed> {
+        self.confirm(id, document, sink, Time::new(now)).await
+    }
+
+    async fn release_reservation(
+        &self,
+        id: ReservationId,
+        now: Timestamp,
+    ) -> Result<Option<Reservation>> {
+        self.release(id, Time::new(now)).await
+    }
+
+    async fn expire_reservations(&self, now: Timestamp, limit: usize) -> Result<Vec<Span>> {
+        self.expire(Time::new(now), limit).await
+    }
+}

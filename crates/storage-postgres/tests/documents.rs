@@ -1,0 +1,280 @@
+//! Documents on a real server: that nobody waits for anybody in a circle, that every number is in one
+//! place, and that looking for lost ones is quick.
+
+mod support;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use storage::{
+    Assigned, Attempt, CounterStore, DocumentOrder, DocumentStore, Draw, GapReason, IssueStore,
+    NewDocument, Next, Numbers, OutboxStore, Outcome, ReceiverId, StoreError, TypeId, TypeStore,
+    Verdict, Wanted,
+};
+use storage_postgres::{PostgresSettings, PostgresStore};
+use support::Databases;
+
+const NOW: Timestamp = Timestamp::constant(1_790_000_000, 0);
+const SINK: ReceiverId = ReceiverId(5);
+const BOUNDS: (u64, u64) = (0, 1 << 40);
+
+/// Documents of one call, each in a request of its own.
+const GROUP: u64 = 20;
+const GROUPS: u64 = 40;
+
+async fn open(databases: &Databases) -> Arc<PostgresStore> {
+    let settings =
+        PostgresSettings { step_timeout: Duration::from_secs(20), ..databases.settings() };
+    PostgresStore::open(settings).await.unwrap()
+}
+
+async fn new_type(store: &PostgresStore) -> TypeId {
+    let id_type = serde_json::from_str(r#"{"tenant": "acme", "name": "invoice", "sequence": {}}"#);
+    store.create_type(&id_type.unwrap(), b"", NOW).await.unwrap().id
+}
+
+/// Every other document comes to several instances, which do not have them in the same order.
+fn requests(instance: u64, group: u64) -> Vec<Vec<NewDocument>> {
+    let document = |number: u64| {
+        let number =
+            group * GROUP + if instance.is_multiple_of(2) { number } else { GROUP - 1 - number };
+        let reference = match number % 2 {
+            0 => format!("{number}"),
+            _ => format!("{instance} {number}"),
+        };
+        NewDocument {
+            payload: format!("{{\"number\": {number}}}"),
+            reference: Some(reference),
+            request_key: None,
+            key_id: 1,
+        }
+    };
+    (0..GROUP).map(|number| vec![document(number)]).collect()
+}
+
+/// Assigns all documents of an instance. Returns how many were new.
+async fn assign(store: Arc<PostgresStore>, type_id: TypeId, instance: u64) -> u64 {
+    let holder = format!("instance {instance}");
+    let (mut held, mut new): (Vec<(u64, String)>, u64) = (Vec::new(), 0);
+    for group in 0..GROUPS {
+        if held.len() < usize::try_from(GROUP).unwrap() {
+            let (period, revision) = ("", 0);
+            let draw = Draw {
+                type_id,
+                period,
+                count: 3 * GROUP,
+                bounds: BOUNDS,
+                holder: &holder,
+                revision,
+                now: NOW,
+            };
+            let drawn = store.draw(draw).await.unwrap();
+            held.extend(drawn.map(|serial| (serial, serial.to_string())));
+        }
+        let order = Arc::new(DocumentOrder {
+            type_id,
+            revision: 0,
+            period: String::new(),
+            numbers: Numbers::Drawn { holder: holder.clone(), ids: held.clone() },
+            sink: SINK,
+            requests: requests(instance, group),
+            claimed_until: None,
+            now: NOW,
+        });
+        let assigned = store.assign_documents(&order).await.unwrap();
+        let is_new = |assigned: &&Assigned| matches!(assigned, Assigned::New(_));
+        let used = assigned.iter().flatten().filter(is_new).count();
+        held.drain(..used);
+        new += used as u64;
+    }
+    new
+}
+
+/// Claims and settles until so many have arrived or died. Some are decided about at the same time.
+async fn deliver(store: Arc<PostgresStore>, ordered: bool, stop: Arc<tokio::sync::Notify>) {
+    let wanted = [Wanted { receiver: SINK, tenant: "acme".to_owned(), limit: 50, ordered }];
+    let mut stopped = false;
+    loop {
+        let claimed = store.claim_deliveries(&wanted, NOW, NOW).await.unwrap();
+        if claimed.is_empty() {
+            if stopped {
+                return;
+            }
+            tokio::select! {
+                () = stop.notified() => stopped = true,
+                () = tokio::time::sleep(Duration::from_millis(5)) => {}
+            }
+            continue;
+        }
+        let outcomes: Vec<Outcome> = claimed
+            .iter()
+            .map(|delivery| {
+                let (next, error) = match delivery.id.number() % 5 {
+                    0 => (Next::Dead, Some("refused".to_owned())),
+                    1 if delivery.attempt < 2 => (Next::Retry(NOW), Some("no room".to_owned())),
+                    2 if delivery.token < 3 => (Next::Untried, None),
+                    _ => (Next::Delivered, None),
+                };
+                let (number, duration) = (delivery.attempt, Duration::from_millis(3));
+                let attempt = Attempt { number, at: NOW, duration, status: None, error };
+                Outcome { delivery: delivery.id, token: delivery.token, attempt, next }
+            })
+            .collect();
+        store.settle_deliveries(&outcomes, NOW).await.unwrap();
+        for dead in outcomes.iter().filter(|outcome| outcome.next == Next::Dead) {
+            let verdict = match dead.delivery.number() % 3 {
+                0 => Verdict::Abandon,
+                1 if dead.token < 3 => Verdict::Retry,
+                _ => continue,
+            };
+            store.decide_delivery(dead.delivery, verdict, NOW).await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_are_assigned_and_delivered_by_many_at_once() {
+    let databases = Databases::create(1).await;
+    let store = open(&databases).await;
+    let type_id = new_type(&store).await;
+    let stop = Arc::new(tokio::sync::Notify::new());
+    let relays: Vec<_> = [false, true, false]
+        .map(|ordered| tokio::spawn(deliver(Arc::clone(&store), ordered, Arc::clone(&stop))))
+        .into();
+    let tasks: Vec<_> = (0..4)
+        .map(|instance| tokio::spawn(assign(Arc::clone(&store), type_id, instance)))
+        .collect();
+    let mut new = 0;
+    for task in tasks {
+        new += task.await.unwrap();
+    }
+    for relay in relays {
+        while !relay.is_finished() {
+            stop.notify_waiters();
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        relay.await.unwrap();
+    }
+    // Half of them came four times and were one.
+    assert_eq!(new, GROUPS * GROUP / 2 + 4 * GROUPS * GROUP / 2);
+    let sql = "SELECT (SELECT count(*) FROM deliveries), (SELECT count(*) FROM settled_deliveries),
+                   (SELECT count(*) FROM pending_deliveries),
+                   (SELECT count(*) FROM settled_deliveries WHERE state <> 'delivered'),
+                   (SELECT count(*) FROM gaps JOIN deliveries ON deliveries.serial = gaps.start
+                        JOIN settled_deliveries AS settled USING (number)
+                    WHERE closed_at IS NULL AND reason = CASE state WHEN 'dead' THEN 'outbox_dlq'
+                        WHEN 'abandoned' THEN 'abandoned' END),
+                   (SELECT count(*) FROM gaps WHERE closed_at IS NULL)";
+    let row = databases.connect().await.query_one(sql, &[]).await.unwrap();
+    let [on_record, settled, pending, failed, explained, gaps]: [i64; 6] =
+        [0, 1, 2, 3, 4, 5].map(|column| row.get(column));
+    assert_eq!(u64::try_from(on_record).unwrap(), new);
+    assert_eq!((settled, pending), (on_record, 0));
+    assert_eq!((explained, gaps), (failed, failed), "what failed is a gap, and nothing else is");
+    let reconciled = store.reconcile(type_id, 1 << 30, NOW).await.unwrap();
+    assert_eq!((reconciled.found, reconciled.done), (vec![], true));
+    assert_eq!(databases.deadlocks().await, 0);
+}
+
+/// Two instances take numbers of one counter, each with its own idea of where it stands.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn instances_that_share_a_counter_leave_no_gaps() {
+    let databases = Databases::create(1).await;
+    let stores = [open(&databases).await, open(&databases).await];
+    let type_id = new_type(&stores[0]).await;
+    let tasks: Vec<_> = (0..4)
+        .map(|task| {
+            let store = Arc::clone(&stores[task % 2]);
+            tokio::spawn(async move {
+                for group in 0..GROUPS {
+                    let order = Arc::new(DocumentOrder {
+                        type_id,
+                        revision: 0,
+                        period: "2026".to_owned(),
+                        numbers: Numbers::Counter {
+                            bounds: BOUNDS,
+                            render: Arc::new(|serials| serials.map(|s| s.to_string()).collect()),
+                        },
+                        sink: SINK,
+                        requests: requests(task as u64, group),
+                        claimed_until: Some(NOW),
+                        now: NOW,
+                    });
+                    store.assign_documents(&order).await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let sql = "SELECT count(*), max(serial) + 1, count(*) FILTER (WHERE key <> serial::text)
+               FROM deliveries";
+    let row = databases.connect().await.query_one(sql, &[]).await.unwrap();
+    let [documents, behind, mistaken]: [i64; 3] = [0, 1, 2].map(|column| row.get(column));
+    assert_eq!((documents, mistaken), (behind, 0));
+    let counters = stores[0].counters(type_id).await.unwrap();
+    assert_eq!(counters, [("2026".to_owned(), u64::try_from(behind).unwrap())]);
+    assert_eq!(databases.deadlocks().await, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_million_serials_are_looked_at_in_seconds() {
+    const SERIALS: u64 = 10_000_000;
+    let databases = Databases::create(1).await;
+    let store = open(&databases).await;
+    let type_id = new_type(&store).await;
+    let holder = "somebody";
+    let draw =
+        Draw { type_id, period: "", count: SERIALS, bounds: BOUNDS, holder, revision: 0, now: NOW };
+    store.draw(draw).await.unwrap();
+    // As if documents had come twenty at a time, except some, which a fault has swallowed.
+    let log = format!(
+        "INSERT INTO issue_log (type_id, period, width_log2, start, stop, entries)
+         SELECT {}, '', 4, start, start + 20, '\\x0100' FROM generate_series(0, {SERIALS} - 1, 20) AS start
+         WHERE start NOT BETWEEN 5000000 AND 5000099;
+         DELETE FROM draws",
+        type_id.0
+    );
+    databases.connect().await.batch_execute(&log).await.unwrap();
+    let began = Instant::now();
+    let reconciled = store.reconcile(type_id, SERIALS, NOW).await.unwrap();
+    let elapsed = began.elapsed();
+    assert_eq!((reconciled.serials, reconciled.done), (SERIALS, true));
+    let [gap] = &reconciled.found[..] else { panic!("{:?}", reconciled.found) };
+    assert_eq!(
+        (gap.span.serials.clone(), gap.reason),
+        (5_000_000..5_000_100, GapReason::UntrackedLoss)
+    );
+    assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
+    let again = store.reconcile(type_id, SERIALS, NOW).await.unwrap();
+    assert_eq!((again.serials, again.found, again.done), (0, vec![], true));
+}
+
+/// One that looks at serials keeps others off, and these do not wait.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_one_looks_at_the_serials_of_a_type() -> Result<(), StoreError> {
+    let databases = Databases::create(1).await;
+    let store = open(&databases).await;
+    let type_id = new_type(&store).await;
+    let draw = Draw {
+        type_id,
+        period: "",
+        count: 10,
+        bounds: BOUNDS,
+        holder: "somebody",
+        revision: 0,
+        now: NOW,
+    };
+    store.draw(draw).await?;
+    let client = databases.connect().await;
+    let slice = format!("BEGIN; SELECT reconcile_slice({}, 5, now())", type_id.0);
+    client.batch_execute(&slice).await.unwrap();
+    let busy = store.reconcile(type_id, 100, NOW).await?;
+    assert_eq!((busy.serials, busy.done), (0, true));
+    client.batch_execute("COMMIT").await.unwrap();
+    let rest = store.reconcile(type_id, 100, NOW).await?;
+    assert_eq!((rest.serials, rest.done), (5, true));
+    Ok(())
+}

@@ -1,0 +1,150 @@
+//! Numbers of documents that do not arrive.
+
+use storage::{Delivery, Gap, GapReason, Next, SignOff, Verdict};
+
+use crate::Fixture;
+use crate::document_support::{document, gaps_at};
+use crate::outbox_support::{Outbox, outcome, settle};
+use crate::support::{all_gaps, at, gaps, merged, span};
+
+/// The gaps of the first number, as reason, time of detection and time of closing.
+async fn history(outbox: &Outbox) -> Vec<(GapReason, i64, Option<i64>)> {
+    let seconds = |time: jiff::Timestamp| (time.as_millisecond() - at(0).as_millisecond()) / 1000;
+    let tell = |gap: Gap| {
+        assert_eq!(gap.span, span(outbox.type_id, 0..1));
+        (gap.reason, seconds(gap.detected_at), gap.closed_at.map(seconds))
+    };
+    let found = gaps_at(&*outbox.store, outbox.type_id, 0).await;
+    assert_eq!(all_gaps(&*outbox.store, outbox.type_id).await, found);
+    let mut open = found.clone();
+    open.retain(|gap| gap.closed_at.is_none());
+    assert_eq!(gaps(&*outbox.store, outbox.type_id).await, open);
+    found.into_iter().map(tell).collect()
+}
+
+async fn decide(outbox: &Outbox, delivery: &Delivery, verdict: Verdict, seconds: i64) {
+    assert!(outbox.store.decide_delivery(delivery.id, verdict, at(seconds)).await.unwrap());
+}
+
+pub async fn a_document_that_is_given_up_on_is_a_gap(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    outbox.add("1", 5).await;
+    outbox.bring(Next::Retry(at(20)), 10).await;
+    assert_eq!(history(&outbox).await, [], "it is on its way");
+    outbox.bring(Next::Dead, 20).await;
+    let outbox = outbox.crash(fixture).await;
+    assert_eq!(history(&outbox).await, [(GapReason::OutboxDlq, 20, None)]);
+}
+
+/// The record keeps both times.
+pub async fn a_document_that_arrives_after_all_closes_its_gap(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    let delivery = outbox.add("1", 5).await;
+    outbox.bring(Next::Dead, 20).await;
+    let gap = gaps_at(&*outbox.store, outbox.type_id, 0).await[0].id;
+    decide(&outbox, &delivery, Verdict::Retry, 30).await;
+    assert_eq!(outbox.bring(Next::Delivered, 40).await, delivery.id, "it keeps its number");
+    let outbox = outbox.crash(fixture).await;
+    assert_eq!(history(&outbox).await, [(GapReason::OutboxDlq, 20, Some(40))]);
+    assert_eq!(gaps_at(&*outbox.store, outbox.type_id, 0).await[0].id, gap);
+}
+
+/// To be tried again is not to have arrived.
+pub async fn a_gap_stays_until_its_document_arrives(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    let delivery = outbox.add("1", 5).await;
+    outbox.bring(Next::Dead, 20).await;
+    for seconds in [30, 40] {
+        decide(&outbox, &delivery, Verdict::Retry, seconds).await;
+        assert_eq!(history(&outbox).await, [(GapReason::OutboxDlq, 20, None)]);
+        outbox.bring(Next::Retry(at(seconds)), seconds).await;
+        outbox.bring(Next::Dead, seconds).await;
+        assert_eq!(history(&outbox).await, [(GapReason::OutboxDlq, 20, None)], "the same one");
+    }
+}
+
+pub async fn a_document_that_is_abandoned_is_a_gap(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    let delivery = outbox.add("1", 5).await;
+    decide(&outbox, &delivery, Verdict::Abandon, 10).await;
+    assert_eq!(history(&outbox).await, [(GapReason::Abandoned, 10, None)]);
+    decide(&outbox, &delivery, Verdict::Retry, 20).await;
+    outbox.bring(Next::Delivered, 30).await;
+    let outbox = outbox.crash(fixture).await;
+    assert_eq!(history(&outbox).await, [(GapReason::Abandoned, 10, Some(30))]);
+}
+
+/// It is one gap, since it was found, whatever is decided about it.
+pub async fn the_reason_of_a_gap_follows_what_is_decided(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    let delivery = outbox.add("1", 5).await;
+    outbox.bring(Next::Dead, 10).await;
+    let gap = gaps_at(&*outbox.store, outbox.type_id, 0).await.remove(0);
+    let by = SignOff { key_id: 42, at: at(11), note: "fine".to_owned() };
+    outbox.store.sign_off_gap(outbox.type_id, gap.id, &by).await.unwrap();
+    decide(&outbox, &delivery, Verdict::Abandon, 20).await;
+    assert_eq!(history(&outbox).await, [(GapReason::Abandoned, 10, None)]);
+    let expected = Gap { reason: GapReason::Abandoned, sign_off: Some(by), ..gap };
+    assert_eq!(gaps_at(&*outbox.store, outbox.type_id, 0).await, [expected]);
+    decide(&outbox, &delivery, Verdict::Retry, 30).await;
+    outbox.bring(Next::Dead, 40).await;
+    assert_eq!(history(&outbox).await, [(GapReason::OutboxDlq, 10, None)]);
+}
+
+/// A document that has arrived may be sent once more, and get lost.
+pub async fn a_number_can_be_missing_more_than_once(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    let delivery = outbox.add("1", 5).await;
+    outbox.bring(Next::Delivered, 10).await;
+    let mut expected = Vec::new();
+    for seconds in [20, 50] {
+        decide(&outbox, &delivery, Verdict::Retry, seconds).await;
+        assert_eq!(history(&outbox).await, expected);
+        outbox.bring(Next::Dead, seconds + 1).await;
+        decide(&outbox, &delivery, Verdict::Retry, seconds + 2).await;
+        outbox.bring(Next::Delivered, seconds + 3).await;
+        expected.push((GapReason::OutboxDlq, seconds + 1, Some(seconds + 3)));
+        assert_eq!(history(&outbox).await, expected);
+    }
+}
+
+pub async fn abandoning_all_that_is_pending_makes_gaps(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    let other = outbox.with_receiver("other").await;
+    outbox.count((0..3).map(|number| document(&number.to_string())), 5).await;
+    other.add("3", 5).await;
+    let mut claimed = outbox.claim(10, 10).await;
+    claimed.sort_by_key(|delivery| delivery.id);
+    assert!(outbox.settle(&claimed[0], Next::Delivered, 11).await);
+    let (store, id) = (&outbox.store, outbox.type_id);
+    let abandoned = store.abandon_deliveries(&outbox.tenant, outbox.receiver, at(20)).await;
+    assert_eq!(abandoned.unwrap(), 2);
+    let found = gaps(&**store, id).await;
+    assert_eq!(merged(&found), [span(id, 1..3)]);
+    for gap in found {
+        assert_eq!((gap.reason, gap.detected_at), (GapReason::Abandoned, at(20)));
+    }
+}
+
+/// Nothing happens to the gap where nothing happens to the document.
+pub async fn a_claim_that_is_over_changes_no_gap(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    outbox.add("1", 5).await;
+    let delivery = outbox.claim_one(10).await;
+    decide(&outbox, &delivery, Verdict::Abandon, 11).await;
+    for next in [Next::Delivered, Next::Dead, Next::Untried] {
+        assert_eq!(settle(&*outbox.store, &[outcome(&delivery, 12, next)], 13).await, [false]);
+    }
+    let abandon = Verdict::Abandon;
+    assert!(!outbox.store.decide_delivery(delivery.id, abandon, at(14)).await.unwrap());
+    assert_eq!(history(&outbox).await, [(GapReason::Abandoned, 11, None)]);
+}
+
+pub async fn deliveries_that_are_no_documents_are_no_gaps(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    outbox.put("a", 5).await;
+    outbox.bring(Next::Dead, 10).await;
+    outbox.put("b", 5).await;
+    outbox.store.abandon_deliveries(&outbox.tenant, outbox.receiver, at(20)).await.unwrap();
+    assert_eq!(all_gaps(&*outbox.store, outbox.type_id).await, []);
+}
