@@ -27,8 +27,8 @@ pub(crate) enum Duty {
     TidyNumbers(Arc<Documents>),
     /// End reservations whose time has run out.
     ExpireReservations(Arc<Documents>),
-    /// Find serials that nothing explains.
-    Reconcile(Arc<Gaps>),
+    /// Find serials that nothing explains, and those that are on record in a shared pool and not in it.
+    Reconcile { gaps: Arc<Gaps>, issuer: Arc<Issuer> },
     /// Stay a member, and account for members that are gone.
     KeepLease { membership: Arc<Membership>, issuer: Arc<Issuer> },
     /// Take back the chunks of members that are gone.
@@ -67,7 +67,7 @@ impl Duty {
             Self::ForgetDeliveries(_) => "remove old deliveries",
             Self::TidyNumbers(_) => "account for numbers of documents",
             Self::ExpireReservations(_) => "end reservations",
-            Self::Reconcile(_) => "look for serials that nothing explains",
+            Self::Reconcile { .. } => "look for serials that nothing explains",
             Self::KeepLease { .. } => "renew the lease of this instance",
             Self::ReleaseChunks { .. } => "take back chunks of batches",
             Self::FollowCatalogue { .. } => "follow changes of types, keys and webhooks",
@@ -81,7 +81,10 @@ impl Duty {
             Self::PurgeAnswers(answers) => answers.purge().await?,
             Self::TidyNumbers(documents) => documents.tidy_numbers().await?,
             Self::ExpireReservations(documents) => documents.expire_reservations().await?,
-            Self::Reconcile(gaps) => gaps.reconcile().await?,
+            Self::Reconcile { gaps, issuer } => {
+                issuer.suspect_losses();
+                gaps.reconcile().await?;
+            }
             Self::ForgetDeliveries(outbox) => outbox.forget_old().await?,
             Self::KeepLease { membership, issuer } => {
                 membership.renew().await?;

@@ -66,7 +66,7 @@ impl Engine {
             settings.lease,
         )
         .await?;
-        let losses = membership.close_losses_now().await?;
+        membership.close_losses_now().await?;
         let log = LogWriter::new(Arc::clone(&store), Arc::clone(&clock), instance.clone());
         let pools = pool_maker(&common, &shared_pools, &log, &membership, settings.issuing);
         let catalogue = Catalogue::load(&common, Arc::clone(&master_key), pools, Arc::clone(&log));
@@ -101,9 +101,6 @@ impl Engine {
             log,
             settings.issuing,
         ));
-        if !losses.gone.is_empty() {
-            issuer.suspect_losses();
-        }
         let (stop, _) = watch::channel(false);
         let engine = Self {
             store,
@@ -142,7 +139,8 @@ impl Engine {
         every(PURGE_EVERY, Duty::PurgeAnswers(Arc::clone(&self.answers)));
         every(TIDY_EVERY, Duty::TidyNumbers(Arc::clone(&self.documents)));
         every(EXPIRE_EVERY, Duty::ExpireReservations(Arc::clone(&self.documents)));
-        every(reconcile, Duty::Reconcile(Arc::clone(&self.gaps)));
+        let (gaps, issuer) = (Arc::clone(&self.gaps), Arc::clone(&self.issuer));
+        every(reconcile, Duty::Reconcile { gaps, issuer });
         every(FORGET_EVERY, Duty::ForgetDeliveries(Arc::clone(&self.outbox)));
         every(
             self.membership.renewal_interval(),

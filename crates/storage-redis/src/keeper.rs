@@ -88,6 +88,7 @@ async fn watch(shared: &Shared, link: Arc<Link>) -> bool {
         if shared.over(&link, probe).await.is_err() {
             return false;
         }
+        shared.return_strays(&link).await;
         // A database that does not answer takes nothing from what is known about the server.
         if let Ok(Ok(Some(epoch))) = timeout(STORE_TIMEOUT, shared.store.current_pool_epoch()).await
             && epoch != link.epoch

@@ -8,6 +8,7 @@ mod figures;
 mod keeper;
 mod keys;
 mod link;
+mod lists;
 mod lock;
 mod origins;
 mod pools;

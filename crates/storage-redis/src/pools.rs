@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use async_trait::async_trait;
-use redis::{Pipeline, Value};
+use redis::Pipeline;
 use storage::{
     Items, PoolContents, PoolKey, PooledId, Reading, Result, SharedPools, Store, StoreError, TopUp,
     ToppedUp, Withdrawn, pool_holder,
@@ -13,14 +13,12 @@ use tokio::task::JoinHandle;
 use crate::breaker::{Breaker, Shared};
 use crate::error::{SettingsError, Trouble};
 use crate::figures::Figures;
-use crate::keys::PoolKeys;
-use crate::link::Link;
 use crate::origins::Origins;
 use crate::settings::{Clock, Settings, TokenSource};
 use crate::strays::Strays;
 use crate::target::Target;
 use crate::withdraw::{read_length, read_serials};
-use crate::{keeper, refill, server, tls, withdraw};
+use crate::{keeper, refill, tls, withdraw};
 
 /// Serials that are read at a time when all are wanted, so that no request waits long behind it.
 const PAGE: i64 = 4096;
@@ -65,56 +63,10 @@ impl RedisPools {
         self.shared.breaker.link().is_err()
     }
 
-    /// Sends commands about a pool's list, and vouches for the answers.
-    async fn ask(
-        &self,
-        link: &Arc<Link>,
-        pool: &PoolKey,
-        mut commands: Pipeline,
-    ) -> Result<Vec<Value>, Trouble> {
-        let step = async {
-            let node = link.node(pool)?;
-            server::ask_history(&mut commands);
-            let mut answers = node.wire.ask_all(&commands).await?;
-            node.server.check_history(&answers.pop().unwrap_or_default())?;
-            match answers.iter().find_map(refusal) {
-                Some(refused) => Err(refused),
-                None => Ok(answers),
-            }
-        };
-        self.shared.over(link, step).await
-    }
-
-    fn keys(&self, pool: &PoolKey, link: &Link) -> PoolKeys {
-        PoolKeys::new(&self.shared.settings.namespace, pool, link.epoch)
-    }
-
-    /// Puts serials back at the head of their list.
-    async fn push_front(
-        &self,
-        link: &Arc<Link>,
-        pool: &PoolKey,
-        serials: &[u64],
-    ) -> Result<(), Trouble> {
-        let mut descending = serials.to_vec();
-        descending.sort_unstable_by(|one, other| other.cmp(one));
-        let mut commands = Pipeline::with_capacity(2);
-        // One command, so that all of them are in the list or none.
-        commands.cmd("LPUSH").arg(self.keys(pool, link).serials).arg(descending);
-        self.ask(link, pool, commands).await.map(drop)
-    }
-
     fn stop_keeper(&self) -> Option<JoinHandle<()>> {
         let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take()?;
         keeper.abort();
         Some(keeper)
-    }
-}
-
-fn refusal(answer: &Value) -> Option<Trouble> {
-    match answer {
-        Value::ServerError(error) => Some(Trouble::Refused(error.clone())),
-        _ => None,
     }
 }
 
@@ -123,8 +75,8 @@ impl SharedPools for RedisPools {
     async fn prepare(&self, pool: &PoolKey) -> Result<u64> {
         let link = self.shared.breaker.link()?;
         let mut commands = Pipeline::with_capacity(2);
-        commands.cmd("LLEN").arg(self.keys(pool, &link).serials);
-        let answers = self.ask(&link, pool, commands).await?;
+        commands.cmd("LLEN").arg(self.shared.keys(pool, &link).serials);
+        let answers = self.shared.ask(&link, pool, commands).await?;
         Ok(read_length(&answers.into_iter().next().unwrap_or_default())?)
     }
 
@@ -150,7 +102,7 @@ impl SharedPools for RedisPools {
         if !self.shared.origins.are_from(pool, link.epoch, serials) {
             return Ok(false);
         }
-        match self.push_front(&link, pool, serials).await {
+        match self.shared.push_front(&link, pool, serials).await {
             Ok(()) => Ok(true),
             Err(Trouble::Refused(_)) => Ok(false),
             Err(trouble) => Err(trouble.into()),
@@ -164,7 +116,7 @@ impl SharedPools for RedisPools {
 
     async fn contents(&self, pool: &PoolKey) -> Result<Option<PoolContents>> {
         let link = self.shared.breaker.link()?;
-        let keys = self.keys(pool, &link);
+        let keys = self.shared.keys(pool, &link);
         let mut serials = self.shared.strays.view(pool, link.epoch);
         // From the end to the head, by distance from the end: what leaves the pool meanwhile does
         // not move the rest, and what is added only shows some of it twice.
@@ -172,7 +124,7 @@ impl SharedPools for RedisPools {
         loop {
             let mut commands = Pipeline::with_capacity(2);
             commands.cmd("LRANGE").arg(&keys.serials).arg(last - PAGE + 1).arg(last);
-            let answers = self.ask(&link, pool, commands).await?;
+            let answers = self.shared.ask(&link, pool, commands).await?;
             let page = read_serials(&answers.into_iter().next().unwrap_or_default())?;
             serials.extend(&page);
             last -= PAGE;
@@ -196,12 +148,7 @@ impl SharedPools for RedisPools {
             let _ = keeper.await;
         }
         if let Ok(link) = self.shared.breaker.link() {
-            for ((type_id, period), serials) in self.shared.strays.drain(link.epoch) {
-                let (tenant, name) = Default::default();
-                let pool = PoolKey { type_id, tenant, name, period };
-                // If it fails, they stay recorded under the pool, which no longer holds them.
-                let _ = self.push_front(&link, &pool, &serials).await;
-            }
+            self.shared.return_strays(&link).await;
         }
         self.shared.breaker.open();
     }

@@ -143,7 +143,10 @@ impl LogWriter {
         let spans = spans(pool, serials);
         let epoch = self.store.current_pool_epoch().await?;
         match (epoch.map(pool_holder), put_back) {
-            (Some(holder), Ok(true)) => self.store.hand_over(&spans, &self.instance, &holder).await,
+            // Where it is not known whether they are back, they are found to be missing if they are not.
+            (Some(holder), Ok(true) | Err(_)) => {
+                self.store.hand_over(&spans, &self.instance, &holder).await
+            }
             (holder, _) => {
                 let (reason, now) = (GapReason::PoolDiscarded, self.clock.now());
                 for holder in [Some(self.instance.clone()), holder].into_iter().flatten() {

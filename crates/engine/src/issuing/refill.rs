@@ -188,6 +188,8 @@ impl Refiller {
             match shared.top_up(pool, &*self.clock, true).await {
                 // What others have added meanwhile is in the pool now.
                 Ok(ToppedUp::Exhausted) => exhausted = true,
+                // The rest of what it is to have comes behind the request.
+                Ok(_) if shared.start_top_up() => self.spawn_top_up(Arc::clone(pool)),
                 Ok(_) => {}
                 Err(StoreError::Unavailable(_)) if shared.may_draw => {
                     return self.fall_back(pool, count).await;

@@ -1,0 +1,74 @@
+//! The lists that pools are kept in: asking about one, and putting serials back into it.
+
+use std::sync::Arc;
+
+use redis::{Pipeline, Value};
+use storage::PoolKey;
+
+use crate::breaker::Shared;
+use crate::error::Trouble;
+use crate::keys::PoolKeys;
+use crate::link::Link;
+use crate::server;
+
+impl Shared {
+    /// Sends commands about a pool's list, and vouches for the answers.
+    pub(crate) async fn ask(
+        &self,
+        link: &Arc<Link>,
+        pool: &PoolKey,
+        mut commands: Pipeline,
+    ) -> Result<Vec<Value>, Trouble> {
+        let step = async {
+            let node = link.node(pool)?;
+            server::ask_history(&mut commands);
+            let mut answers = node.wire.ask_all(&commands).await?;
+            node.server.check_history(&answers.pop().unwrap_or_default())?;
+            match answers.iter().find_map(refusal) {
+                Some(refused) => Err(refused),
+                None => Ok(answers),
+            }
+        };
+        self.over(link, step).await
+    }
+
+    pub(crate) fn keys(&self, pool: &PoolKey, link: &Link) -> PoolKeys {
+        PoolKeys::new(&self.settings.namespace, pool, link.epoch)
+    }
+
+    /// Puts serials back at the head of their list.
+    pub(crate) async fn push_front(
+        &self,
+        link: &Arc<Link>,
+        pool: &PoolKey,
+        serials: &[u64],
+    ) -> Result<(), Trouble> {
+        let mut descending = serials.to_vec();
+        descending.sort_unstable_by(|one, other| other.cmp(one));
+        let mut commands = Pipeline::with_capacity(2);
+        // One command, so that all of them are in the list or none.
+        commands.cmd("LPUSH").arg(self.keys(pool, link).serials).arg(descending);
+        self.ask(link, pool, commands).await.map(drop)
+    }
+
+    /// Puts back what strayed. While it is here it is in no list, and another instance that looks for
+    /// losses must not take it for one.
+    pub(crate) async fn return_strays(&self, link: &Arc<Link>) {
+        for ((type_id, period), serials) in self.strays.drain(link.epoch) {
+            let (tenant, name) = Default::default();
+            let pool = PoolKey { type_id, tenant, name, period };
+            // If it fails they may be back or not, so they are not kept to be put back again. They stay
+            // recorded under the pool, and are found to be missing if they are.
+            if self.push_front(link, &pool, &serials).await.is_err() {
+                self.figures.pushes_unknown.add(serials.len() as u64);
+            }
+        }
+    }
+}
+
+fn refusal(answer: &Value) -> Option<Trouble> {
+    match answer {
+        Value::ServerError(error) => Some(Trouble::Refused(error.clone())),
+        _ => None,
+    }
+}
