@@ -42,22 +42,29 @@ impl MasterKey {
     }
 
     pub(crate) fn seal(&self, key: &TypeKey, label: &str, entropy: &dyn Entropy) -> Vec<u8> {
-        let mut nonce = [0; NONCE_BYTES];
-        entropy.fill(&mut nonce);
-        let payload = Payload { msg: key.as_bytes(), aad: label.as_bytes() };
-        let sealed = self
-            .cipher
-            .encrypt(&Nonce::from(nonce), payload)
-            .expect("32 bytes are within the limits of the cipher");
-        [&nonce[..], &sealed].concat()
+        self.seal_bytes(key.as_bytes(), label, entropy)
     }
 
     pub(crate) fn open(&self, sealed: &[u8], label: &str) -> Result<TypeKey, WrongMasterKey> {
+        self.open_bytes(sealed, label)?.try_into().map(TypeKey::new).map_err(|_| WrongMasterKey)
+    }
+
+    /// Seals a secret that others have made.
+    pub(crate) fn seal_bytes(&self, secret: &[u8], label: &str, entropy: &dyn Entropy) -> Vec<u8> {
+        let mut nonce = [0; NONCE_BYTES];
+        entropy.fill(&mut nonce);
+        let payload = Payload { msg: secret, aad: label.as_bytes() };
+        let sealed = self
+            .cipher
+            .encrypt(&Nonce::from(nonce), payload)
+            .expect("secrets are within the limits of the cipher");
+        [&nonce[..], &sealed].concat()
+    }
+
+    pub(crate) fn open_bytes(&self, sealed: &[u8], label: &str) -> Result<Vec<u8>, WrongMasterKey> {
         let (nonce, sealed) = sealed.split_first_chunk::<NONCE_BYTES>().ok_or(WrongMasterKey)?;
         let payload = Payload { msg: sealed, aad: label.as_bytes() };
-        let bytes =
-            self.cipher.decrypt(&Nonce::from(*nonce), payload).map_err(|_| WrongMasterKey)?;
-        bytes.try_into().map(TypeKey::new).map_err(|_| WrongMasterKey)
+        self.cipher.decrypt(&Nonce::from(*nonce), payload).map_err(|_| WrongMasterKey)
     }
 }
 

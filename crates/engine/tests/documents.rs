@@ -40,6 +40,7 @@ async fn put_sink(engine: &Arc<Engine>, name: &str, types: &[&str]) -> storage::
         tenant: "default".to_owned(),
         name: name.to_owned(),
         place: Place::Directory { path: name.to_owned() },
+        bucket_secret: None,
         types: Some(types.iter().map(|name| (*name).to_owned()).collect()),
         ordered: false,
     };

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use storage::{
-    Attempt, Delivery, DeliveryState, GapReason, NewDelivery, Next, Outcome, ReceiverId, Wanted,
+    Attempt, Delivery, DeliveryId, DeliveryState, GapReason, NewDelivery, Next, Outcome,
+    ReceiverId, Wanted,
 };
 
 use crate::batches::limit;
@@ -47,6 +48,11 @@ const SETTLE: &str = "
     UPDATE deliveries SET token = token + 1, state = ?3, due_at = ?4, settled_at = ?5,
         last_number = ?6, last_at = ?7, last_ms = ?8, last_status = ?9, last_error = ?10
     WHERE number = ?1 AND token = ?2 RETURNING type_id";
+
+const ARRIVE: &str = "
+    UPDATE deliveries SET token = token + 1, state = 'delivered', due_at = NULL, settled_at = ?2,
+        attempts = max(attempts, ?3), last_number = ?3, last_at = ?4, last_ms = ?5, last_status = ?6, last_error = NULL
+    WHERE number = ?1 AND state <> 'delivered'";
 
 const UNTRIED: &str = "
     UPDATE deliveries SET token = token + 1, attempts = attempts - 1, due_at = ?3
@@ -220,9 +226,8 @@ fn settle_one(connection: &Connection, outcome: &Outcome, now: Timestamp) -> Ste
             return Ok(untried.execute(params![id, token, Millis(now)])? > 0);
         }
     };
-    let Attempt { number: nth, at, duration, status, error } = attempt;
-    let at = Millis(*at);
-    let ms = i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+    let Attempt { number: nth, at, status, error, .. } = attempt;
+    let (at, ms) = (Millis(*at), write_ms(attempt));
     let state = state.name();
     let type_id: Option<i64> = connection
         .prepare_cached(SETTLE)?
@@ -247,4 +252,34 @@ fn settle_one(connection: &Connection, outcome: &Outcome, now: Timestamp) -> Ste
         }
     }
     Ok(true)
+}
+
+/// Notes that a delivery has arrived, whatever became of it since, and says whether that is news.
+pub(crate) fn note_arrival(
+    connection: &Connection,
+    id: DeliveryId,
+    attempt: &Attempt,
+    now: Timestamp,
+) -> StepResult<bool> {
+    let (id, ms) = (number(id), write_ms(attempt));
+    let Attempt { number: nth, at, status, .. } = attempt;
+    let arrived = connection.prepare_cached(ARRIVE)?.execute(params![
+        id,
+        Millis(now),
+        nth,
+        Millis(*at),
+        ms,
+        status
+    ])?;
+    if arrived == 0 {
+        return Ok(false);
+    }
+    if let Some(key) = key_of(connection, id)? {
+        gaps::close_for(connection, &key, now)?;
+    }
+    Ok(true)
+}
+
+fn write_ms(attempt: &Attempt) -> i64 {
+    i64::try_from(attempt.duration.as_millis()).unwrap_or(i64::MAX)
 }

@@ -54,6 +54,18 @@ impl OutboxStore for SqliteStore {
         self.writer.run(move |connection| deliveries::settle(connection, &outcomes, now)).await
     }
 
+    async fn note_arrival(
+        &self,
+        id: DeliveryId,
+        attempt: &Attempt,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let attempt = attempt.clone();
+        self.writer
+            .run(move |connection| deliveries::note_arrival(connection, id, &attempt, now))
+            .await
+    }
+
     async fn deliveries(&self, filter: &DeliveryFilter) -> Result<Vec<DeliveryRecord>> {
         let filter = filter.clone();
         self.readers.run(move |connection| delivery_records::list(connection, &filter)).await

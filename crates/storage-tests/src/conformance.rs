@@ -149,6 +149,7 @@ macro_rules! conformance {
             document_gaps {
                 a_document_that_is_given_up_on_is_a_gap
                 a_document_that_arrives_after_all_closes_its_gap
+                a_document_that_arrives_late_closes_its_gap
                 a_gap_stays_until_its_document_arrives
                 a_document_that_is_abandoned_is_a_gap
                 the_reason_of_a_gap_follows_what_is_decided
@@ -379,6 +380,7 @@ macro_rules! conformance {
             }
             settling {
                 what_has_arrived_is_delivered
+                what_arrives_late_has_arrived
                 another_attempt_waits_for_its_time
                 what_is_given_up_on_is_dead
                 failed_attempts_are_logged_in_order

@@ -4,7 +4,7 @@ use storage::{Delivery, Gap, GapReason, Next, SignOff, Verdict};
 
 use crate::Fixture;
 use crate::document_support::{document, gaps_at};
-use crate::outbox_support::{Outbox, outcome, settle};
+use crate::outbox_support::{Outbox, attempt, outcome, settle};
 use crate::support::{all_gaps, at, gaps, merged, span};
 
 /// The gaps of the first number, as reason, time of detection and time of closing.
@@ -47,6 +47,17 @@ pub async fn a_document_that_arrives_after_all_closes_its_gap(fixture: &dyn Fixt
     let outbox = outbox.crash(fixture).await;
     assert_eq!(history(&outbox).await, [(GapReason::OutboxDlq, 20, Some(40))]);
     assert_eq!(gaps_at(&*outbox.store, outbox.type_id, 0).await[0].id, gap);
+}
+
+/// A slow write that succeeds after all.
+pub async fn a_document_that_arrives_late_closes_its_gap(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    let delivery = outbox.add("1", 5).await;
+    outbox.bring(Next::Dead, 20).await;
+    let attempt = attempt(&delivery, 19, None);
+    assert!(outbox.store.note_arrival(delivery.id, &attempt, at(25)).await.unwrap());
+    let outbox = outbox.crash(fixture).await;
+    assert_eq!(history(&outbox).await, [(GapReason::OutboxDlq, 20, Some(25))]);
 }
 
 /// To be tried again is not to have arrived.

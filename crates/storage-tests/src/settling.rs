@@ -33,6 +33,35 @@ pub async fn what_has_arrived_is_delivered(fixture: &dyn Fixture) {
     assert_eq!(outbox.claim(10, 10_000).await, []);
 }
 
+/// Whatever was decided meanwhile, and whoever has a claim on it.
+pub async fn what_arrives_late_has_arrived(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    let arrived = |id, attempt: Attempt| {
+        let store = &outbox.store;
+        async move { store.note_arrival(id, &attempt, at(30)).await.unwrap() }
+    };
+    for next in [Next::Dead, Next::Retry(at(20))] {
+        outbox.put("a", 5).await;
+        let first = outbox.claim_one(10).await;
+        assert!(outbox.settle(&first, next, 12).await);
+        let second = outbox.claim(1, 20).await;
+        assert!(arrived(first.id, attempt(&first, 11, None)).await);
+        let (record, _) = outbox.look(first.id).await;
+        assert_eq!((record.state, record.settled_at), (DeliveryState::Delivered, Some(at(30))));
+        assert_eq!(record.last, Some(attempt(&first, 11, None)));
+        assert_eq!((record.attempts, record.due_at), (1 + second.len() as u32, None));
+        for claim in second {
+            assert!(!outbox.settle(&claim, Next::Dead, 40).await, "there is nothing to settle");
+        }
+        assert!(!arrived(first.id, attempt(&first, 11, None)).await, "it is known");
+        assert_eq!(outbox.claim(10, 10_000).await, []);
+    }
+    let unknown = DeliveryId(i64::MAX);
+    outbox.put("b", 50).await;
+    let other = outbox.claim_one(60).await;
+    assert!(!arrived(unknown, attempt(&other, 61, None)).await);
+}
+
 pub async fn another_attempt_waits_for_its_time(fixture: &dyn Fixture) {
     let outbox = Outbox::open(fixture).await;
     outbox.put("a", 5).await;

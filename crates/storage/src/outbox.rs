@@ -238,6 +238,12 @@ pub trait OutboxStore {
     /// a document that has arrived after all is closed.
     async fn settle_deliveries(&self, outcomes: &[Outcome], now: Timestamp) -> Result<Vec<bool>>;
 
+    /// Notes that a delivery has arrived although it was given up on, whatever became of it since: its
+    /// attempt took longer than it had. The gap of a document is closed. False if it has arrived
+    /// before.
+    async fn note_arrival(&self, id: DeliveryId, attempt: &Attempt, now: Timestamp)
+    -> Result<bool>;
+
     /// Deliveries to a receiver, the latest first.
     async fn deliveries(&self, filter: &DeliveryFilter) -> Result<Vec<DeliveryRecord>>;
 
@@ -262,8 +268,8 @@ pub trait OutboxStore {
         now: Timestamp,
     ) -> Result<u64>;
 
-    /// Forgets deliveries, except those of documents, that were delivered or abandoned before a time, with their attempts, at most
-    /// so many of each shard, and says how many these were.
+    /// Forgets deliveries, except those of documents, that were delivered or abandoned before a time,
+    /// with their attempts, at most so many of each shard, and says how many these were.
     async fn forget_deliveries(&self, before: Timestamp, limit: usize) -> Result<u64>;
 }
 

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
 use storage::{NewReceiver, Purpose};
@@ -9,7 +11,9 @@ use storage::{NewReceiver, Purpose};
 use crate::catalogue::{Catalogue, Put};
 use crate::error::AdminError;
 use crate::outbox::secrets::SealedSecrets;
-use crate::outbox::{Carrier, LiveReceiver, Receivers, Target, label, signing};
+use crate::outbox::{
+    BucketPlace, Carrier, LiveReceiver, OpenBucket, Receivers, Target, label, signing,
+};
 use crate::sealing::MasterKey;
 use crate::surroundings::Common;
 
@@ -27,6 +31,8 @@ pub enum Place {
         /// The address.
         url: String,
     },
+    /// Objects in a bucket of an S3-compatible store.
+    Bucket(BucketPlace),
 }
 
 /// A sink as it is stored, in JSON.
@@ -38,6 +44,27 @@ pub(crate) struct StoredSink {
     /// Whether the documents of a type have to arrive in order.
     pub(crate) ordered: bool,
     pub(crate) secrets: SealedSecrets,
+    /// The secret of a bucket, sealed with the master key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) bucket_secret: Option<String>,
+}
+
+impl StoredSink {
+    /// The bucket with its secret, if it is one.
+    pub(crate) fn open_bucket(
+        &self,
+        label: &str,
+        master_key: &MasterKey,
+    ) -> Result<Option<OpenBucket>, AdminError> {
+        let (Place::Bucket(place), Some(sealed)) = (&self.place, &self.bucket_secret) else {
+            return Ok(None);
+        };
+        let sealed = STANDARD.decode(sealed).unwrap_or_default();
+        let wrong_key = |_| AdminError::MasterKey(label.to_owned());
+        let secret = master_key.open_bytes(&sealed, label).map_err(wrong_key)?;
+        let secret = String::from_utf8_lossy(&secret).into_owned();
+        place.open(secret).map(Some).map_err(AdminError::Refused)
+    }
 }
 
 /// What a sink is made from.
@@ -49,6 +76,8 @@ pub struct SinkOrder {
     pub name: String,
     /// Where documents go.
     pub place: Place,
+    /// The secret of a bucket; none keeps the one that is known.
+    pub bucket_secret: Option<String>,
     /// The ID types whose documents it takes; none is those that no other sink of the tenant takes.
     pub types: Option<Vec<String>>,
     /// Whether the documents of a type have to arrive in order.
@@ -122,11 +151,14 @@ impl Sinks {
 
     /// Makes a sink, or changes it and puts it to use again. Its secrets stay.
     pub(crate) async fn put(&self, order: SinkOrder) -> Result<PutSink, AdminError> {
-        let SinkOrder { tenant, name, place, types, ordered } = order;
+        let SinkOrder { tenant, name, place, bucket_secret, types, ordered } = order;
         idgen::spec::valid_name("name", &name)?;
         match &place {
             Place::Directory { path } => self.carrier.check_directory(path),
             Place::Http { url } => self.carrier.check_address(url),
+            Place::Bucket(bucket) => {
+                self.carrier.check_address(&bucket.endpoint).and_then(|()| bucket.check())
+            }
         }
         .map_err(AdminError::Refused)?;
         if self.catalogue.tenant(&tenant).is_none() {
@@ -136,20 +168,29 @@ impl Sinks {
         self.receivers.reload().await?;
         self.refuse_second(&tenant, &name, types.as_deref())?;
         let known = self.find(&tenant, &name).ok();
-        let secrets = match known.as_ref().map(|known| &known.target) {
-            Some(Target::Sink(sink)) => sink.secrets.clone(),
-            _ => SealedSecrets::default(),
+        let (secrets, known_secret) = match known.as_ref().map(|known| &known.target) {
+            Some(Target::Sink(sink)) => (sink.secrets.clone(), sink.bucket_secret.clone()),
+            _ => (SealedSecrets::default(), None),
         };
-        let mut sink = StoredSink { place, types, ordered, secrets };
-        let secret = matches!(sink.place, Place::Http { .. })
-            .then(|| sink.secrets == SealedSecrets::default())
-            .filter(|new| *new)
-            .map(|_| {
-                let label = label(Purpose::Sink, &tenant, &name);
-                let keep = SignedDuration::ZERO;
-                let secret = sink.secrets.add(&label, keep, &self.master_key, &self.common);
-                signing::shown(&secret)
-            });
+        let label = label(Purpose::Sink, &tenant, &name);
+        let seal = |secret: String| {
+            let entropy = &*self.common.entropy;
+            STANDARD.encode(self.master_key.seal_bytes(secret.as_bytes(), &label, entropy))
+        };
+        let bucket_secret = bucket_secret.map(seal).or(known_secret);
+        let is_bucket = matches!(place, Place::Bucket(_));
+        if is_bucket && bucket_secret.is_none() {
+            let reason = "a new bucket needs its secret_access_key".to_owned();
+            return Err(AdminError::Refused(reason));
+        }
+        let bucket_secret = bucket_secret.filter(|_| is_bucket);
+        let mut sink = StoredSink { place, types, ordered, secrets, bucket_secret };
+        let is_new = sink.secrets == SealedSecrets::default();
+        let secret = (is_new && matches!(sink.place, Place::Http { .. })).then(|| {
+            let keep = SignedDuration::ZERO;
+            let secret = sink.secrets.add(&label, keep, &self.master_key, &self.common);
+            signing::shown(&secret)
+        });
         let settings = serde_json::to_string(&sink).expect("settings are plain data");
         let store = &self.common.store;
         let (put, id) = if let Some(known) = known {

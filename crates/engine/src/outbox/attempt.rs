@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use storage::{Attempt, Delivery, Next, Outcome};
-use tokio::time::{Instant, timeout};
+use tokio::time::Instant;
 use tracing::{debug, error, warn};
 
+use super::late::within;
 use super::{
-    CLAIM_MARGIN, Letter, LiveReceiver, NewFile, Outbox, Reply, Target, WriteOrder, signing,
+    CLAIM_MARGIN, Letter, LiveReceiver, Method, NewFile, Outbox, Reply, Target, WriteOrder, signing,
 };
 use crate::documents::Place;
 
@@ -94,7 +95,7 @@ async fn refuse_all(
 }
 
 async fn post(
-    outbox: &Outbox,
+    outbox: &Arc<Outbox>,
     receiver: &LiveReceiver,
     delivery: &Delivery,
     now: Timestamp,
@@ -103,23 +104,44 @@ async fn post(
         return Verdict::failed("the receiver has no address".to_owned());
     };
     let settings = outbox.settings(receiver.stored().receiver.purpose);
-    let reply = match timeout(settings.timeout, outbox.carrier.post(letter)).await {
+    let (carrier, began) = (Arc::clone(&outbox.carrier), Instant::now());
+    let reply = match within(settings.timeout, async move { carrier.post(letter).await }).await {
         Ok(reply) => reply,
-        Err(_) => Err(format!("no answer within {:?}", settings.timeout)),
+        Err(going_on) => {
+            let (id, number) = (delivery.id, delivery.attempt);
+            outbox.follow(going_on, move |reply| {
+                let status = reply.ok().filter(Reply::is_success).map(|reply| reply.status);
+                status
+                    .map(|status| (id, success(number, now, began, Some(status))))
+                    .into_iter()
+                    .collect()
+            });
+            Err(format!("no answer within {:?}", settings.timeout))
+        }
     };
     match reply {
-        Ok(Reply { status: status @ 200..=299, .. }) => {
-            Verdict { status: Some(status), error: None, put_off: None, worth_retrying: true }
+        Ok(reply) if reply.is_success() => {
+            Verdict { status: Some(reply.status), error: None, put_off: None, worth_retrying: true }
         }
         Ok(Reply { status, retry_after }) => Verdict {
             status: Some(status),
             error: Some(format!("the answer was {status}")),
             put_off: retry_after,
-            // A sink that rejects a document will do so again. A webhook may only be misconfigured.
-            worth_retrying: matches!(receiver.target, Target::Webhook(_)) || is_passing(status),
+            worth_retrying: !judges_content(receiver) || is_passing(status),
         },
         Err(problem) => Verdict::failed(problem),
     }
+}
+
+/// Whether what a receiver rejects is the content: a sink that does so will do it again. A webhook may
+/// only be misconfigured, and so may the keys of a bucket, which takes whatever it is given.
+fn judges_content(receiver: &LiveReceiver) -> bool {
+    matches!(&receiver.target, Target::Sink(sink) if matches!(sink.place, Place::Http { .. }))
+}
+
+/// An attempt that has gone well.
+fn success(number: u32, at: Timestamp, began: Instant, status: Option<u16>) -> Attempt {
+    Attempt { number, at, duration: began.elapsed(), status, error: None }
 }
 
 /// Whether a status says something about the moment, and not about the request.
@@ -133,14 +155,19 @@ pub(crate) fn letter(
     delivery: &Delivery,
     now: Timestamp,
 ) -> Option<Letter> {
+    let content = &delivery.content;
     let url = match &receiver.target {
         Target::Webhook(webhook) => webhook.url.clone(),
         Target::Sink(sink) => match &sink.place {
             Place::Http { url } => url.clone(),
+            Place::Bucket(_) => {
+                let url = receiver.bucket.as_ref()?.address(&content.subject, &content.key, now);
+                let body = content.body.clone();
+                return Some(Letter { method: Method::Put, url, headers: Vec::new(), body });
+            }
             Place::Directory { .. } => return None,
         },
     };
-    let content = &delivery.content;
     let in_force = receiver.secrets.iter().filter(|secret| secret.is_in_force(now));
     let secrets = in_force.map(|secret| &secret.key);
     let mut headers = signing::headers(&content.key, now, &content.body, secrets);
@@ -149,7 +176,7 @@ pub(crate) fn letter(
         headers.push(("mintage-project", receiver.tenant().to_owned()));
         headers.push(("mintage-type", content.subject.clone()));
     }
-    Some(Letter { url, headers, body: content.body.clone() })
+    Some(Letter { method: Method::Post, url, headers, body: content.body.clone() })
 }
 
 async fn write_all(
@@ -170,9 +197,17 @@ async fn write_all(
         in_order: receiver.is_ordered(),
     };
     let settings = outbox.settings(receiver.stored().receiver.purpose);
-    let results = match timeout(settings.timeout, outbox.carrier.write(order)).await {
+    let carrier = Arc::clone(&outbox.carrier);
+    let results = match within(settings.timeout, async move { carrier.write(order).await }).await {
         Ok(results) => results,
-        Err(_) => vec![Err(format!("not written within {:?}", settings.timeout)); deliveries.len()],
+        Err(going_on) => {
+            let tried: Vec<_> = deliveries.iter().map(|tried| (tried.id, tried.attempt)).collect();
+            outbox.follow(going_on, move |results| {
+                let written = tried.into_iter().zip(results).filter(|(_, result)| result.is_ok());
+                written.map(|((id, number), _)| (id, success(number, at, began, None))).collect()
+            });
+            vec![Err(format!("not written within {:?}", settings.timeout)); deliveries.len()]
+        }
     };
     let mut done = Vec::with_capacity(deliveries.len());
     let behind = deliveries.get(results.len()..).unwrap_or_default();

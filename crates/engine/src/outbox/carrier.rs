@@ -4,9 +4,20 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+/// How a request is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// To somebody who takes what is sent.
+    Post,
+    /// To the place where it is to be.
+    Put,
+}
+
 /// A request to be made.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Letter {
+    /// How.
+    pub method: Method,
     /// Where to.
     pub url: String,
     /// Headers beside those that every request has.
@@ -22,6 +33,13 @@ pub struct Reply {
     pub status: u16,
     /// How long the receiver wants to be left alone.
     pub retry_after: Option<Duration>,
+}
+
+impl Reply {
+    /// Whether the receiver has taken it.
+    pub fn is_success(&self) -> bool {
+        (200..300).contains(&self.status)
+    }
 }
 
 /// A file to be written.

@@ -2,7 +2,9 @@
 
 mod attempt;
 mod breaker;
+mod buckets;
 mod carrier;
+mod late;
 mod receivers;
 mod relay;
 pub(crate) mod secrets;
@@ -15,10 +17,12 @@ use jiff::{SignedDuration, Timestamp};
 use storage::{
     Attempt, Delivery, DeliveryFilter, DeliveryId, DeliveryRecord, Purpose, StoreError, Verdict,
 };
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 pub(crate) use self::attempt::letter;
-pub use self::carrier::{Carrier, Letter, NewFile, Reply, WriteOrder};
+pub use self::buckets::BucketPlace;
+pub(crate) use self::buckets::OpenBucket;
+pub use self::carrier::{Carrier, Letter, Method, NewFile, Reply, WriteOrder};
 pub use self::receivers::{LiveReceiver, Receivers};
 pub(crate) use self::receivers::{Target, label};
 pub(crate) use self::relay::Relay;
@@ -65,6 +69,8 @@ pub struct Outbox {
     wake: Notify,
     /// Deliveries that are claimed already, by whoever has put them on record.
     handed_over: Mutex<Vec<Delivery>>,
+    /// For attempts that take longer than they have.
+    late: Arc<Semaphore>,
 }
 
 impl Outbox {
@@ -75,7 +81,8 @@ impl Outbox {
         settings: OutboxSettings,
     ) -> Arc<Self> {
         let (wake, handed_over) = (Notify::new(), Mutex::default());
-        Arc::new(Self { common, carrier, settings, receivers, wake, handed_over })
+        let late = Arc::new(Semaphore::new(late::LATE_AT_ONCE));
+        Arc::new(Self { common, carrier, settings, receivers, wake, handed_over, late })
     }
 
     /// Says that there is something to deliver.

@@ -12,6 +12,7 @@ use tracing::warn;
 
 use crate::documents::StoredSink;
 use crate::error::AdminError;
+use crate::outbox::OpenBucket;
 use crate::outbox::secrets::Secret;
 use crate::sealing::MasterKey;
 use crate::surroundings::Common;
@@ -23,6 +24,8 @@ pub struct LiveReceiver {
     pub(crate) target: Target,
     /// What its messages are signed with, the latest first.
     pub(crate) secrets: Vec<Secret>,
+    /// A sink that is a bucket.
+    pub(super) bucket: Option<OpenBucket>,
     load: Arc<Load>,
     /// Whether it was deleted. What others have put on record for it meanwhile is dead.
     gone: AtomicBool,
@@ -120,8 +123,12 @@ impl LiveReceiver {
             Target::Sink(sink) => &sink.secrets,
         };
         let secrets = sealed.open(&label, master_key);
-        let secrets = secrets.map_err(|_| AdminError::MasterKey(label))?;
-        Ok(Self { stored, target, secrets, load, gone: AtomicBool::new(false) })
+        let secrets = secrets.map_err(|_| AdminError::MasterKey(label.clone()))?;
+        let bucket = match &target {
+            Target::Sink(sink) => sink.open_bucket(&label, master_key)?,
+            Target::Webhook(_) => None,
+        };
+        Ok(Self { stored, target, secrets, bucket, load, gone: AtomicBool::new(false) })
     }
 }
 

@@ -195,7 +195,7 @@ impl Webhooks {
         };
         let sent = timeout(self.timeout, send).await;
         let (status, error) = match sent {
-            Ok(Ok(reply)) if (200..300).contains(&reply.status) => (Some(reply.status), None),
+            Ok(Ok(reply)) if reply.is_success() => (Some(reply.status), None),
             Ok(Ok(reply)) => (Some(reply.status), Some(format!("the answer was {}", reply.status))),
             Ok(Err(problem)) => (None, Some(problem)),
             Err(_) => (None, Some(format!("no answer within {:?}", self.timeout))),

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use async_trait::async_trait;
-use engine::outbox::{Carrier, Letter, Reply, WriteOrder};
+use engine::outbox::{Carrier, Letter, Method, Reply, WriteOrder};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Url};
@@ -94,7 +94,11 @@ impl Carrier for RealCarrier {
             warn!("cannot make requests to receivers: {error:#}");
             "the server cannot make requests; its log says why".to_owned()
         })?;
-        let mut request = client.post(url).header(CONTENT_TYPE, "application/json");
+        let request = match letter.method {
+            Method::Post => client.post(url),
+            Method::Put => client.put(url),
+        };
+        let mut request = request.header(CONTENT_TYPE, "application/json");
         for (name, value) in letter.headers {
             request = request.header(name, value);
         }

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use engine::catalogue::Put;
 use engine::documents::{Place, SinkOrder};
-use engine::outbox::LiveReceiver;
+use engine::outbox::{BucketPlace, LiveReceiver};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use storage::Scope;
@@ -31,6 +31,9 @@ pub(crate) struct SinkBody {
     /// Requests to this address.
     #[serde(skip_serializing_if = "Option::is_none")]
     url: Option<String>,
+    /// Objects in this bucket.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bucket: Option<BucketBody>,
     /// The ID types whose documents it takes; null is those that no other sink takes.
     types: Option<Vec<String>>,
     /// Whether the documents of a type arrive in order.
@@ -42,19 +45,80 @@ pub(crate) struct SinkBody {
 impl SinkBody {
     fn new(sink: &LiveReceiver) -> Result<Self, Problem> {
         let (place, types, ordered) = sink.sink().ok_or_else(|| Problem::not_found("sink"))?;
-        let (directory, url) = match place.clone() {
-            Place::Directory { path } => (Some(path), None),
-            Place::Http { url } => (None, Some(url)),
+        let (directory, url, bucket) = match place.clone() {
+            Place::Directory { path } => (Some(path), None, None),
+            Place::Http { url } => (None, Some(url), None),
+            Place::Bucket(bucket) => (None, None, Some(BucketBody::from(bucket))),
         };
         Ok(Self {
             name: sink.name().to_owned(),
             tenant: sink.tenant().to_owned(),
             directory,
             url,
+            bucket,
             types: types.map(<[String]>::to_vec),
             ordered,
             created_at: sink.stored().created_at,
         })
+    }
+}
+
+/// A bucket of an S3-compatible store.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BucketBody {
+    /// The address of the store.
+    #[schema(example = "https://s3.eu-north-1.amazonaws.com")]
+    endpoint: String,
+    /// The name of the bucket.
+    name: String,
+    /// Its region.
+    #[serde(default = "default_region")]
+    region: String,
+    /// What the names of objects begin with. A document becomes the object `prefix` + `type/ID.json`.
+    #[serde(default)]
+    #[schema(example = "invoices/")]
+    prefix: String,
+    /// Who asks for access.
+    access_key_id: String,
+    /// The secret that belongs to it. It is never shown; where it is left out, the one that is known
+    /// stays.
+    #[serde(default, skip_serializing)]
+    #[schema(write_only)]
+    secret_access_key: Option<Hidden>,
+    /// Whether the bucket is named in the host, and not in the path.
+    #[serde(default)]
+    virtual_host: bool,
+}
+
+/// Text that does not show up in logs.
+#[derive(Deserialize, ToSchema)]
+#[serde(transparent)]
+struct Hidden(String);
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("…")
+    }
+}
+
+fn default_region() -> String {
+    "us-east-1".to_owned()
+}
+
+impl From<BucketPlace> for BucketBody {
+    fn from(place: BucketPlace) -> Self {
+        let BucketPlace { endpoint, name, region, prefix, access_key_id, virtual_host } = place;
+        let secret_access_key = None;
+        Self { endpoint, name, region, prefix, access_key_id, secret_access_key, virtual_host }
+    }
+}
+
+impl BucketBody {
+    fn into_place(self) -> (Place, Option<String>) {
+        let Self { endpoint, name, region, prefix, access_key_id, virtual_host, .. } = self;
+        let place = BucketPlace { endpoint, name, region, prefix, access_key_id, virtual_host };
+        (Place::Bucket(place), self.secret_access_key.map(|hidden| hidden.0))
     }
 }
 
@@ -78,7 +142,7 @@ pub(crate) struct SinksBody {
     next: Option<String>,
 }
 
-/// Settings of a sink: a directory or an address.
+/// Settings of a sink: a directory, an address or a bucket.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct SinkSettings {
@@ -93,6 +157,9 @@ pub(crate) struct SinkSettings {
     /// An address that is sent each document, signed like a webhook, with the ID as `Idempotency-Key`.
     #[serde(default)]
     url: Option<String>,
+    /// A bucket of an S3-compatible store that each document is put into.
+    #[serde(default)]
+    bucket: Option<BucketBody>,
     /// The ID types whose documents it takes; those that no other sink takes where it is left out.
     #[serde(default)]
     types: Option<Vec<String>>,
@@ -151,11 +218,12 @@ pub(crate) async fn put(
     Body(body): Body,
 ) -> Response {
     as_caller(&app, &headers, Scope::Admin, async |caller| {
-        let SinkSettings { tenant, directory, url, types, ordered } = read_json(&body)?;
-        let place = match (directory, url) {
-            (Some(path), None) => Place::Directory { path },
-            (None, Some(url)) => Place::Http { url },
-            _ => return Err(Problem::invalid("Give either a directory or a url.")),
+        let SinkSettings { tenant, directory, url, bucket, types, ordered } = read_json(&body)?;
+        let (place, bucket_secret) = match (directory, url, bucket) {
+            (Some(path), None, None) => (Place::Directory { path }, None),
+            (None, Some(url), None) => (Place::Http { url }, None),
+            (None, None, Some(bucket)) => bucket.into_place(),
+            _ => return Err(Problem::invalid("Give one of directory, url and bucket.")),
         };
         if types.as_ref().is_some_and(Vec::is_empty) {
             return Err(Problem::invalid(
@@ -163,7 +231,8 @@ pub(crate) async fn put(
             ));
         }
         let tenant = caller.tenant(tenant.as_deref())?.into_owned();
-        let order = SinkOrder { tenant, name: name.clone(), place, types, ordered };
+        let name = name.clone();
+        let order = SinkOrder { tenant, name, place, bucket_secret, types, ordered };
         let done = app.engine.put_sink(order).await?;
         let status = match done.put {
             Put::Created => StatusCode::CREATED,

@@ -4,6 +4,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
+use crate::support::bucket::{ACCESS_KEY_ID, Bucket, REGION, SECRET};
 use crate::support::receiver::Receiver;
 use crate::support::sinks::{
     address, assign, directory, document, files, gaps, home, root, wait_for_files, wait_for_state,
@@ -100,6 +101,71 @@ fn what_a_sink_rejects_is_a_dead_letter_at_once() {
     assert_eq!(deeds["deeds"][0]["subject"], format!("default/order/{id}"));
     assert_eq!(deeds["deeds"][0]["detail"]["reason"], "the sink was mended");
     assert_eq!(decide(client, "retry", &order), 0, "it has arrived");
+}
+
+#[test]
+fn a_bucket_gets_an_object_for_each_document() {
+    let (bucket, server) = (Bucket::new(), home().start());
+    let client = server.client();
+    let settings = |more: Value| {
+        let mut settings = json!({"endpoint": bucket.endpoint(), "name": "papers",
+            "region": REGION, "prefix": "in/", "access_key_id": ACCESS_KEY_ID});
+        settings.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        json!({"bucket": settings})
+    };
+    let put = |settings: &Value| client.put("/api/v1/sinks/archive", settings);
+    let missing = put(&settings(json!({})));
+    assert!(missing.problem(422, "invalid_request").contains("secret_access_key"));
+    put(&settings(json!({"name": "", "secret_access_key": SECRET})))
+        .problem(422, "invalid_request");
+    put(&settings(json!({"prefix": "../", "secret_access_key": SECRET})))
+        .problem(422, "invalid_request");
+
+    // The wrong secret is no reason to give documents up.
+    let made = put(&settings(json!({"secret_access_key": "wrong"})));
+    assert_eq!((made.status, &made.body["secret"]), (201, &Value::Null), "{made:?}");
+    assert!(!made.text.contains("wrong"), "{made:?}");
+    let id = assign(client, "order", &json!({"amount": 1}));
+    wait_until("it was refused", || document(client, &id)["last_error"].is_string());
+    let refused = document(client, &id);
+    assert!(refused["last_error"].as_str().unwrap().contains("403"), "{refused}");
+    assert_eq!(refused["state"], "PENDING");
+    assert_eq!(put(&settings(json!({"secret_access_key": SECRET}))).status, 200);
+    wait_for_state(client, &id, "COMMITTED");
+    // The secret is known from here on.
+    assert_eq!(put(&settings(json!({}))).status, 200);
+    let other = assign(client, "invoice", &json!([2]));
+    wait_for_state(client, &other, "COMMITTED");
+    let objects = bucket.objects();
+    assert_eq!(objects[&format!("/papers/in/order/{id}.json")], r#"{"amount":1}"#);
+    assert_eq!(objects[&format!("/papers/in/invoice/{other}.json")], "[2]");
+    assert_eq!(objects.len(), 2);
+    let shown = client.get("/api/v1/sinks/archive");
+    assert_eq!(shown.body["bucket"]["name"], "papers");
+    assert!(shown.body["bucket"]["secret_access_key"].is_null(), "{shown:?}");
+}
+
+/// It was given up on while the sink was still at it.
+#[test]
+fn a_document_that_a_slow_sink_takes_after_all_closes_its_gap() {
+    let receiver = Receiver::new();
+    let server = home()
+        .with("MINTAGE__DOCUMENTS__RETRIES", "0")
+        .with("MINTAGE__DOCUMENTS__TIMEOUT_SECONDS", "1")
+        .start();
+    let client = server.client();
+    address(client, "erp", &receiver, &json!({}));
+    receiver.hold();
+    let id = assign(client, "order", &json!(1));
+    wait_for_state(client, &id, "DEAD_LETTER");
+    assert!(gaps(client, "order")[0]["closed_at"].is_null());
+    receiver.release();
+    wait_for_state(client, &id, "COMMITTED");
+    assert_eq!(receiver.messages().len(), 1, "nobody has sent it again");
+    let found = gaps(client, "order");
+    assert_eq!((&found[0]["reason"], found.len()), (&json!("outbox_dlq"), 1));
+    assert!(found[0]["detected_at"].is_string() && found[0]["closed_at"].is_string());
+    assert!(dead_letters(client, "").is_empty());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::support::receiver::Receiver;
 use crate::support::{Deployment, Home};
 
 const CONFIG: &str = "
-webhooks: { private_addresses: true }
+outbound: { private_addresses: true }
 id_types:
   - { name: label, random: { alphabet: crockford32, length: 16, check: iso7064, ledger: derived } }
 ";

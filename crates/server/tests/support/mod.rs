@@ -4,6 +4,7 @@
 #![allow(dead_code, unused_imports, reason = "each test program uses a part of it")]
 
 pub(crate) mod batches;
+pub(crate) mod bucket;
 mod client;
 mod deployment;
 mod ledger;

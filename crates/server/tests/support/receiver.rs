@@ -10,6 +10,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::IntoResponse;
 use serde_json::Value;
 use tokio::runtime::Runtime;
+use tokio::sync::watch;
 
 use super::wait_until;
 
@@ -40,6 +41,18 @@ type Answer = (u16, Option<(&'static str, String)>);
 struct Shared {
     messages: Mutex<Vec<Message>>,
     answer: Mutex<Option<Answer>>,
+    /// Whether answers wait.
+    held: watch::Sender<bool>,
+}
+
+/// Serves until the runtime ends.
+pub(super) fn serve(router: Router) -> (SocketAddr, Runtime) {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    runtime.spawn(async move { axum::serve(listener, router).await });
+    (address, runtime)
 }
 
 /// A server that takes messages.
@@ -53,16 +66,9 @@ pub(crate) struct Receiver {
 impl Receiver {
     /// One that takes everything.
     pub(crate) fn new() -> Self {
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
         let shared = Arc::new(Shared::default());
         let router = Router::new().fallback(take).with_state(Arc::clone(&shared));
-        let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
-        let address = listener.local_addr().unwrap();
-        runtime.spawn(async move { axum::serve(listener, router).await });
+        let (address, runtime) = serve(router);
         Self { shared, address, _runtime: runtime }
     }
 
@@ -78,6 +84,16 @@ impl Receiver {
     /// The same with a header.
     pub(crate) fn answer_with(&self, status: u16, name: &'static str, value: &str) {
         *self.shared.answer.lock().unwrap() = Some((status, Some((name, value.to_owned()))));
+    }
+
+    /// From now on messages come in, and no answer goes out.
+    pub(crate) fn hold(&self) {
+        self.shared.held.send_replace(true);
+    }
+
+    /// Lets all answers go out.
+    pub(crate) fn release(&self) {
+        self.shared.held.send_replace(false);
     }
 
     pub(crate) fn messages(&self) -> Vec<Message> {
@@ -99,6 +115,7 @@ async fn take(
     let text = String::from_utf8(body.to_vec()).unwrap();
     let body = serde_json::from_str(&text).unwrap_or(Value::Null);
     shared.messages.lock().unwrap().push(Message { headers, text, body });
+    let _ = shared.held.subscribe().wait_for(|held| !held).await;
     let (status, header) = shared.answer.lock().unwrap().clone().unwrap_or((204, None));
     let mut headers = HeaderMap::new();
     if let Some((name, value)) = header {

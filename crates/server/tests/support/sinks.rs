@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::receiver::Receiver;
 use super::{Client, Home, wait_until};
 
-const CONFIG: &str = "
+/// Types for documents.
+pub(crate) const CONFIG: &str = "
 id_types:
   - { name: order, sequence: { template: 'ORD-{seq}' } }
   - { name: invoice, sequence: { template: 'INV-{seq:06}', gapless: true } }
@@ -18,9 +19,13 @@ id_types:
   - { tenant: PROJ, name: '9012', sequence: { start: 1001, template: '{tenant}-{type}-{seq}' } }
 ";
 
-/// Types for documents, and sinks nearby. Failures are soon tried again.
+/// Types for documents, and sinks nearby.
 pub(crate) fn home() -> Home {
-    let home = Home::new().with_config(CONFIG);
+    with_sinks_nearby(Home::new().with_config(CONFIG))
+}
+
+/// Allows sinks nearby. Failures are soon tried again.
+pub(crate) fn with_sinks_nearby(home: Home) -> Home {
     let root = root(&home);
     home.with("MINTAGE__OUTBOUND__DIRECTORY", root.to_str().unwrap())
         .with("MINTAGE__OUTBOUND__PRIVATE_ADDRESSES", "true")

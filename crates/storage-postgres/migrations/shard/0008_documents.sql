@@ -158,3 +158,29 @@ BEGIN
     PERFORM lose_documents(ARRAY[the_delivery], 'abandoned', at);
     RETURN true;
 END $$;
+
+-- Notes that a delivery has arrived although it was given up on. False if it has arrived before.
+CREATE FUNCTION note_arrival(
+    the_delivery bigint, the_attempt integer, began timestamptz, took_us bigint,
+    the_status integer, at timestamptz)
+RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM FROM settled_deliveries WHERE number = the_delivery AND state <> 'delivered' FOR UPDATE;
+    IF FOUND THEN
+        PERFORM retry_delivery(the_delivery, at);
+    END IF;
+    -- Whoever has a claim on it finds that the claim has ended.
+    WITH ended AS (
+        DELETE FROM pending_deliveries WHERE number = the_delivery RETURNING *
+    )
+    INSERT INTO settled_deliveries (number, receiver, type_id, state, settled_at, attempts, token,
+                                    last_attempt, last_at, last_us, last_status)
+    SELECT number, receiver, type_id, 'delivered', at, greatest(attempts, the_attempt), token + 1,
+           the_attempt, began, took_us, the_status
+    FROM ended;
+    IF NOT FOUND THEN
+        RETURN false;
+    END IF;
+    PERFORM find_lost_documents(ARRAY[the_delivery], at);
+    RETURN true;
+END $$;

@@ -92,6 +92,16 @@ impl OutboxStore for PostgresStore {
         self.settle(outcomes, Time::new(now)).await
     }
 
+    async fn note_arrival(
+        &self,
+        id: DeliveryId,
+        attempt: &Attempt,
+        now: Timestamp,
+    ) -> Result<bool> {
+        let Some(shard) = self.shard_of_delivery(id) else { return Ok(false) };
+        settle::note_arrival(shard, id, attempt, Time::new(now)).await
+    }
+
     async fn deliveries(&self, filter: &DeliveryFilter) -> Result<Vec<DeliveryRecord>> {
         let Some(place) = self.shard_of_tenant(&filter.tenant).await? else {
             return Ok(Vec::new());

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures_util::future::join_all;
-use storage::{DeliveryId, Next, Outcome, ReceiverId, Result, Verdict};
+use storage::{Attempt, DeliveryId, Next, Outcome, ReceiverId, Result, Verdict};
 use tokio_postgres::types::Type;
 
 use super::rows::{write_limit, write_micros, write_small};
@@ -180,6 +180,26 @@ pub(super) async fn decide(
     };
     let params: [Param<'_>; 2] = [(&id.number(), Type::INT8), (&now, Type::TIMESTAMPTZ)];
     let rows = shard.query(Repeat::Undone, sql, &params).await?;
+    Ok(rows.first().is_some_and(|row| row.get(0)))
+}
+
+/// Repeated without knowing: the second time it is no news.
+pub(super) async fn note_arrival(
+    shard: &Database,
+    id: DeliveryId,
+    attempt: &Attempt,
+    now: Time,
+) -> Result<bool> {
+    let params: [Param<'_>; 6] = [
+        (&id.number(), Type::INT8),
+        (&write_small(attempt.number), Type::INT4),
+        (&Time::new(attempt.at), Type::TIMESTAMPTZ),
+        (&write_micros(attempt.duration), Type::INT8),
+        (&attempt.status.map(i32::from), Type::INT4),
+        (&now, Type::TIMESTAMPTZ),
+    ];
+    let sql = "SELECT note_arrival($1, $2, $3, $4, $5, $6)";
+    let rows = shard.query(Repeat::Always, sql, &params).await?;
     Ok(rows.first().is_some_and(|row| row.get(0)))
 }
 
