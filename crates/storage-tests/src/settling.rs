@@ -45,11 +45,12 @@ pub async fn what_arrives_late_has_arrived(fixture: &dyn Fixture) {
         let first = outbox.claim_one(10).await;
         assert!(outbox.settle(&first, next, 12).await);
         let second = outbox.claim(1, 20).await;
+        let attempts = second.first().map_or(1, |claim| claim.attempt);
         assert!(arrived(first.id, attempt(&first, 11, None)).await);
         let (record, _) = outbox.look(first.id).await;
         assert_eq!((record.state, record.settled_at), (DeliveryState::Delivered, Some(at(30))));
         assert_eq!(record.last, Some(attempt(&first, 11, None)));
-        assert_eq!((record.attempts, record.due_at), (1 + second.len() as u32, None));
+        assert_eq!((record.attempts, record.due_at), (attempts, None));
         for claim in second {
             assert!(!outbox.settle(&claim, Next::Dead, 40).await, "there is nothing to settle");
         }

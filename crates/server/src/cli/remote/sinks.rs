@@ -28,30 +28,33 @@ enum What {
     /// List the sinks
     List,
     /// Create or change a sink; the secret of a new one with an address is shown only once
-    Put {
-        /// Its name
-        name: String,
-        /// A directory below outbound.directory of the server's configuration
-        #[arg(long, required_unless_present_any = ["url", "bucket"])]
-        directory: Option<String>,
-        /// An address that is sent each document, signed like a webhook
-        #[arg(long, conflicts_with = "directory")]
-        url: Option<String>,
-        #[command(flatten)]
-        bucket: BucketArgs,
-        /// An ID type whose documents it takes; may be given several times; those that no other sink takes
-        /// where it is left out
-        #[arg(long = "type")]
-        types: Vec<String>,
-        /// The documents of a type have to arrive in order
-        #[arg(long)]
-        ordered: bool,
-    },
+    Put(Box<PutArgs>),
     /// Delete a sink to which nothing has to be delivered any more
     Delete {
         /// Its name
         name: String,
     },
+}
+
+#[derive(Debug, clap::Args)]
+struct PutArgs {
+    /// Its name
+    name: String,
+    /// A directory below outbound.directory of the server's configuration
+    #[arg(long, required_unless_present_any = ["url", "bucket"])]
+    directory: Option<String>,
+    /// An address that is sent each document, signed like a webhook
+    #[arg(long, conflicts_with = "directory")]
+    url: Option<String>,
+    #[command(flatten)]
+    bucket: BucketArgs,
+    /// An ID type whose documents it takes; may be given several times; those that no other sink takes
+    /// where it is left out
+    #[arg(long = "type")]
+    types: Vec<String>,
+    /// The documents of a type have to arrive in order
+    #[arg(long)]
+    ordered: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -100,7 +103,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 ["name", "tenant", "directory", "url", "bucket", "types", "ordered", "created_at"];
             print_list(&args.server, sinks, &columns)?;
         }
-        What::Put { name, directory, url, bucket, types, ordered } => {
+        What::Put(put) => {
+            let PutArgs { name, directory, url, bucket, types, ordered } = &**put;
             let types = (!types.is_empty()).then_some(types);
             let body = json!({
                 "tenant": args.tenant, "directory": directory, "url": url,
