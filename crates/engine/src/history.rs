@@ -115,13 +115,22 @@ impl Engine {
         }))
     }
 
-    /// The serial behind an ID. A snowflake is its own serial.
-    pub fn serial_of(&self, live: &LiveType, id: &str) -> Result<u64, ParseError> {
-        Ok(match live.format().parse(id)? {
-            Parsed::Sequence(serial, _) | Parsed::Random(serial) => serial,
-            Parsed::Snowflake(_) => {
+    /// The serial behind an ID, and the counter that it is from, where the ID tells. A snowflake is its
+    /// own serial.
+    pub fn serial_of(
+        &self,
+        live: &LiveType,
+        id: &str,
+    ) -> Result<(u64, Option<String>), ParseError> {
+        let format = live.format();
+        Ok(match (format.parse(id)?, format) {
+            (Parsed::Sequence(serial, shown), Format::Sequence(format)) => {
+                (serial, format.reset().period_shown(shown))
+            }
+            (Parsed::Sequence(serial, _) | Parsed::Random(serial), _) => (serial, None),
+            (Parsed::Snowflake(_), _) => {
                 let digits: String = id.chars().filter(char::is_ascii_digit).collect();
-                digits.parse().map_err(|_| ParseError::OutOfRange)?
+                (digits.parse().map_err(|_| ParseError::OutOfRange)?, None)
             }
         })
     }

@@ -43,6 +43,17 @@ impl Reset {
             Self::Daily => date.to_string(),
         }
     }
+
+    /// Names the counter that an ID is from by the date that it shows. None if it does not show enough.
+    pub fn period_shown(self, shown: ShownDate) -> Option<String> {
+        let (month, day) = match self {
+            Self::Never => return Some(String::new()),
+            Self::Yearly => (1, 1),
+            Self::Monthly => (shown.month?, 1),
+            Self::Daily => (shown.month?, shown.day?),
+        };
+        Some(self.period(Date::new(shown.year?, month, day).ok()?))
+    }
 }
 
 /// The parts of a date that an ID shows.

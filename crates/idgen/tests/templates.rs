@@ -155,6 +155,19 @@ fn periods_name_their_counter() {
 }
 
 #[test]
+fn an_id_tells_its_counter_if_it_shows_enough_of_the_date() {
+    let all = ShownDate { year: Some(2026), month: Some(3), day: Some(7) };
+    for reset in [Reset::Never, Reset::Yearly, Reset::Monthly, Reset::Daily] {
+        assert_eq!(reset.period_shown(all), Some(reset.period(DAY)));
+    }
+    let year = ShownDate { year: Some(2026), ..ShownDate::default() };
+    assert_eq!(Reset::Yearly.period_shown(year).as_deref(), Some("2026"));
+    assert_eq!(Reset::Monthly.period_shown(year), None);
+    assert_eq!(Reset::Daily.period_shown(ShownDate { day: None, ..all }), None);
+    assert_eq!(Reset::Yearly.period_shown(ShownDate::default()), None);
+}
+
+#[test]
 fn the_umbrella_renders_and_parses() {
     let id_type = id_type("{tenant}-{seq}", Reset::Never).unwrap();
     let format = Format::new(&id_type, &TypeKey::new([0; 32]));

@@ -73,12 +73,14 @@ pub(crate) async fn show(
         let tenant = caller.tenant(Some(&project))?;
         let engine = &app.engine;
         let live = engine.catalogue.find(&tenant, &type_name)?;
-        let serial = engine.serial_of(&live, &id).map_err(|error| {
+        let (serial, period) = engine.serial_of(&live, &id).map_err(|error| {
             Problem::invalid(format!("{id:?} is not an ID of this type: {error}."))
         })?;
-        let history = engine.history(&live, None, serial).await?;
-        let documents = engine.document_history(&live, None, serial).await?;
-        let subject = Some(subject(&live, &id));
+        let history = engine.history(&live, period.as_deref(), serial).await?;
+        let documents = engine.document_history(&live, period.as_deref(), serial).await?;
+        // As it was written, whatever case or separators it is asked for with.
+        let written = documents.documents.last().map(|(record, _)| &record.delivery.content.key);
+        let subject = Some(subject(&live, written.unwrap_or(&id)));
         let filter = DeedFilter { subject, limit: DEEDS_MAX, ..DeedFilter::default() };
         let deeds = engine.audit.list(&filter).await?;
         let story = Story { app: &app };

@@ -128,14 +128,15 @@ pub(crate) async fn find(
     as_caller(&app, &headers, Scope::Admin, async |caller| {
         let tenant = caller.tenant(query.tenant.as_deref())?;
         let live = app.engine.catalogue.find(&tenant, &query.type_name)?;
-        let serial = match (query.serial, &query.id) {
-            (Some(serial), None) => serial,
+        let (serial, shown) = match (query.serial, &query.id) {
+            (Some(serial), None) => (serial, None),
             (None, Some(id)) => app.engine.serial_of(&live, id).map_err(|error| {
                 Problem::invalid(format!("{id:?} is not an ID of this type: {error}."))
             })?,
             _ => return Err(Problem::invalid("Give either serial or id.")),
         };
-        let history = app.engine.history(&live, query.period.as_deref(), serial).await?;
+        let period = query.period.clone().or(shown);
+        let history = app.engine.history(&live, period.as_deref(), serial).await?;
         let open_gaps = history.gaps.into_iter().filter(|gap| gap.closed_at.is_none());
         Ok(JsonBody::ok(&IssuancesBody {
             serial: serial.to_string(),

@@ -123,6 +123,14 @@ fn an_id_tells_its_whole_story() {
     assert_eq!((&story["state"], events(&story)), (&json!("ISSUED"), vec!["issued"]));
     let story = history(client, "ORD-999999");
     assert_eq!((&story["state"], events(&story)), (&json!("UNKNOWN"), vec![]));
+    // The year is part of what the number is.
+    let bill = client.issue("bill", 1).remove(0);
+    let bill_of = |year| {
+        let id = format!("BILL-{year}-1");
+        client.get(&format!("/api/v1/ids/default/bill/{id}/history")).body["state"].clone()
+    };
+    assert_eq!(bill_of(bill.split('-').nth(1).unwrap()), "ISSUED");
+    assert_eq!(bill_of("1999"), "UNKNOWN");
     client.get("/api/v1/ids/default/order/bad/history").problem(422, "invalid_request");
     client.get("/api/v1/ids/default/none/ORD-1/history").problem(404, "unknown_type");
 }

@@ -15,6 +15,7 @@ id_types:
   - { name: order, sequence: { template: 'ORD-{seq}' } }
   - { name: invoice, sequence: { template: 'INV-{seq:06}', gapless: true } }
   - { name: farmer, random: { alphabet: digits, length: 12, check: verhoeff, filters: openg2p } }
+  - { name: bill, sequence: { template: 'BILL-{yyyy}-{seq}', reset: yearly } }
   - { name: event, snowflake: {} }
   - { tenant: PROJ, name: '9012', sequence: { start: 1001, template: '{tenant}-{type}-{seq}' } }
 ";

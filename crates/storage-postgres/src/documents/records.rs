@@ -29,8 +29,8 @@ fn choice(state: Option<DeliveryState>) -> &'static str {
         Some(DeliveryState::Pending) => {
             "SELECT latest.number FROM delivery_receivers AS sink CROSS JOIN LATERAL (
                  SELECT number FROM pending_deliveries
-                 WHERE receiver = sink.receiver AND type_id = $1 AND number < $2
-                 ORDER BY number DESC LIMIT $3) AS latest
+                 WHERE receiver = sink.receiver AND type_id = $1 AND number + 0 < $2
+                 ORDER BY number + 0 DESC LIMIT $3) AS latest
              ORDER BY latest.number DESC LIMIT $3"
         }
         Some(DeliveryState::Delivered) => {

@@ -25,7 +25,7 @@ const CLAIM: &str = "
         FROM wanted CROSS JOIN LATERAL (
             SELECT number, due_at FROM pending_deliveries
             WHERE receiver = wanted.receiver AND due_at <= $4
-            ORDER BY due_at, number LIMIT wanted.most
+            ORDER BY due_at, number + 0 LIMIT wanted.most
             FOR NO KEY UPDATE SKIP LOCKED) AS first
         WHERE NOT wanted.in_order
     ), in_order AS MATERIALIZED (

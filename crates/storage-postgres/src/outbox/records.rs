@@ -48,7 +48,7 @@ fn choice(state: Option<DeliveryState>) -> &'static str {
         }
         Some(DeliveryState::Pending) => {
             "SELECT number FROM (
-                 SELECT number FROM pending_deliveries WHERE receiver = $1 AND number < $2
+                 SELECT number FROM pending_deliveries WHERE receiver = $1 AND number + 0 < $2
                  ORDER BY due_at OFFSET 0) AS pending
              ORDER BY number DESC LIMIT $3"
         }

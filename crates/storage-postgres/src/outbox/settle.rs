@@ -16,7 +16,8 @@ use crate::time::Time;
 
 // The outcomes come in order of numbers, and a lateral join keeps to it, so two groups never lock the
 // same rows in different orders. The token grows once more, so that an outcome counts only once. The
-// numbers of documents are gaps, or no gaps any more, in the same step.
+// numbers of documents are gaps, or no gaps any more, in the same step. Rows are found by arrays of
+// numbers: a join could read all of a table that is full of rows which were deleted a moment ago.
 const SETTLE: &str = "
     WITH held AS MATERIALIZED (
         SELECT outcome.*
@@ -32,30 +33,35 @@ const SETTLE: &str = "
             last_attempt = held.attempt, last_at = held.at, last_us = held.us,
             last_status = held.status, last_error = held.error
         FROM held WHERE pending.number = held.number AND held.state = 'pending'
+            AND pending.number = ANY (ARRAY(SELECT number FROM held WHERE state = 'pending'))
     ), put_back AS (
         UPDATE pending_deliveries AS pending SET due_at = $10, token = held.token + 1,
             attempts = greatest(pending.attempts - 1, 0)
         FROM held WHERE pending.number = held.number AND held.state = 'untried'
+            AND pending.number = ANY (ARRAY(SELECT number FROM held WHERE state = 'untried'))
     ), ended AS (
-        DELETE FROM pending_deliveries AS pending USING held
-        WHERE pending.number = held.number AND held.state NOT IN ('pending', 'untried')
-        RETURNING pending.receiver, pending.type_id, pending.has_gap, pending.attempts, held.*
+        DELETE FROM pending_deliveries
+        WHERE number = ANY (ARRAY(SELECT number FROM held WHERE state IN ('delivered', 'dead')))
+        RETURNING number, receiver, type_id, has_gap, attempts
+    ), settling AS (
+        SELECT ended.receiver, ended.type_id, ended.has_gap, ended.attempts, held.*
+        FROM ended JOIN held ON held.number = ended.number
     ), settled AS (
         INSERT INTO settled_deliveries (number, receiver, type_id, state, settled_at, attempts,
                                         token, last_attempt, last_at, last_us, last_status,
                                         last_error)
         SELECT number, receiver, type_id, state, $10, attempts, token + 1, attempt, at, us, status,
                error
-        FROM ended
+        FROM settling
     ), logged AS (
         INSERT INTO delivery_attempts (delivery, attempt, at, us, status, error)
         SELECT number, attempt, at, us, status, error FROM held
         WHERE error IS NOT NULL AND state <> 'untried'
     ), lost AS MATERIALIZED (
-        SELECT lose_documents(array_agg(number), 'outbox_dlq', $10) FROM ended
+        SELECT lose_documents(array_agg(number), 'outbox_dlq', $10) FROM settling
         WHERE state = 'dead' AND type_id <> 0
     ), found AS MATERIALIZED (
-        SELECT find_lost_documents(array_agg(number), $10) FROM ended
+        SELECT find_lost_documents(array_agg(number), $10) FROM settling
         WHERE state = 'delivered' AND has_gap
     )
     SELECT number, token

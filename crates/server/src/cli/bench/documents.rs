@@ -81,12 +81,14 @@ async fn measure(args: &Args, per_call: usize) -> anyhow::Result<()> {
     let server = start(args, &place)?;
     let api = Api { agent: ureq::agent(), server: format!("http://{}", server.address) };
     api.call("PUT", "/api/v1/sinks/bench", Some(&sink.settings(args.sink)))?;
-    let request: Arc<[String]> = [request(per_call)].into();
     let baseline = Server::baseline()?;
-    let calls = documents.div_ceil(per_call);
-    let bare = load::run_count(baseline.address, &request, connections, calls).await?;
+    // One document a call in any case: the bare handler reads no bodies, and a large one would end the
+    // connection.
+    let small = [request(1)].into();
+    let bare = load::run_count(baseline.address, &small, connections, documents).await?;
+    let (requests, calls) = ([request(per_call)].into(), documents.div_ceil(per_call));
     let started = Instant::now();
-    let ours = load::run_count(server.address, &request, connections, calls).await?;
+    let ours = load::run_count(server.address, &requests, connections, calls).await?;
     while api.pending()? {
         tokio::time::sleep(LOOK_EVERY).await;
     }
@@ -94,7 +96,7 @@ async fn measure(args: &Args, per_call: usize) -> anyhow::Result<()> {
     let arrived = sink.arrived.load(Ordering::Relaxed);
     let expected = if args.sink == SinkKind::Http { calls * per_call } else { 0 };
     anyhow::ensure!(arrived >= expected, "{arrived} of {expected} documents have arrived");
-    report(args, per_call, &ours, &bare, seconds)
+    report(args, per_call, &ours, &bare, seconds, &api.delivery_ms()?)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate does not need 64 bits")]
@@ -104,6 +106,7 @@ fn report(
     ours: &Load,
     bare: &Load,
     seconds: f64,
+    delivery_ms: &[f64],
 ) -> anyhow::Result<()> {
     let per_call = per_call as f64;
     let (assigned, delivered) = if per_call > 1.0 {
@@ -111,7 +114,7 @@ fn report(
     } else {
         ("assign_one", "deliver_one")
     };
-    let baseline = bare.requests_per_second * per_call;
+    let baseline = bare.requests_per_second;
     let assigning = Measurement {
         connections: Some(args.connections.into()),
         p50_ms: Some(ours.p50_ms),
@@ -121,7 +124,13 @@ fn report(
     };
     assigning.print(args.json)?;
     let rate = f64::from(args.documents) / seconds;
-    Ok(Measurement::new(delivered, "documents/s", rate, baseline).print(args.json)?)
+    // From the answer of the store that has put them on record to that which knows that they arrived.
+    let delivering = Measurement {
+        p50_ms: Some(quantile(delivery_ms, 0.50)),
+        p99_ms: Some(quantile(delivery_ms, 0.99)),
+        ..Measurement::new(delivered, "documents/s", rate, baseline)
+    };
+    Ok(delivering.print(args.json)?)
 }
 
 fn start(args: &Args, place: &Place) -> anyhow::Result<Server> {
@@ -182,6 +191,18 @@ async fn take(State(arrived): State<Arc<AtomicUsize>>) -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
+/// Of values in order.
+#[expect(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a position in a list"
+)]
+fn quantile(sorted: &[f64], quantile: f64) -> f64 {
+    let index = (sorted.len() as f64 * quantile) as usize;
+    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
+}
+
 /// The few other calls.
 struct Api {
     agent: ureq::Agent,
@@ -203,5 +224,26 @@ impl Api {
         let path = "/api/v1/documents?type=invoice&state=PENDING&limit=1";
         let page = self.call("GET", path, None)?;
         Ok(page["documents"].as_array().is_none_or(|documents| !documents.is_empty()))
+    }
+
+    /// How long the latest documents took from the assignment to the delivery, in order.
+    fn delivery_ms(&self) -> anyhow::Result<Vec<f64>> {
+        const PAGES: usize = 20;
+        let (mut times, mut after) = (Vec::new(), String::new());
+        for _ in 0..PAGES {
+            let path = format!("/api/v1/documents?type=invoice&state=COMMITTED&limit=1000{after}");
+            let page = self.call("GET", &path, None)?;
+            for document in page["documents"].as_array().into_iter().flatten() {
+                let time = |field: &str| -> anyhow::Result<jiff::Timestamp> {
+                    Ok(document[field].as_str().unwrap_or_default().parse()?)
+                };
+                let took = time("settled_at")?.duration_since(time("created_at")?);
+                times.push(took.as_secs_f64() * 1000.0);
+            }
+            let Some(next) = page["next"].as_str() else { break };
+            after = format!("&after={}", crate::percent::escape(next));
+        }
+        times.sort_by(f64::total_cmp);
+        Ok(times)
     }
 }
