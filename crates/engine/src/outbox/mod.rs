@@ -10,6 +10,7 @@ mod relay;
 pub(crate) mod secrets;
 pub(crate) mod signing;
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -67,6 +68,8 @@ pub struct Outbox {
     pub receivers: Arc<Receivers>,
     /// Wakes the relay of this instance.
     wake: Notify,
+    /// Whether something may be due that nobody has claimed.
+    unclaimed: AtomicBool,
     /// Deliveries that are claimed already, by whoever has put them on record.
     handed_over: Mutex<Vec<Delivery>>,
     /// For attempts that take longer than they have.
@@ -81,12 +84,14 @@ impl Outbox {
         settings: OutboxSettings,
     ) -> Arc<Self> {
         let (wake, handed_over) = (Notify::new(), Mutex::default());
+        let unclaimed = AtomicBool::new(true);
         let late = Arc::new(Semaphore::new(late::LATE_AT_ONCE));
-        Arc::new(Self { common, carrier, settings, receivers, wake, handed_over, late })
+        Arc::new(Self { common, carrier, settings, receivers, wake, unclaimed, handed_over, late })
     }
 
-    /// Says that there is something to deliver.
+    /// Says that there is something to deliver that nobody has claimed.
     pub(crate) fn wake(&self) {
+        self.unclaimed.store(true, Ordering::Release);
         self.wake.notify_one();
     }
 
@@ -118,7 +123,7 @@ impl Outbox {
     /// Delivers what was claimed ahead.
     pub(crate) fn hand_over(&self, deliveries: Vec<Delivery>) {
         self.handed_over.lock().unwrap_or_else(PoisonError::into_inner).extend(deliveries);
-        self.wake();
+        self.wake.notify_one();
     }
 
     fn take_handed_over(&self) -> Vec<Delivery> {

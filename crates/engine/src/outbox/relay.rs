@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use storage::{Delivery, ReceiverId, StoreError, Wanted};
@@ -45,27 +46,27 @@ pub(crate) struct Relay {
     trips: HashMap<task::Id, Trip>,
     /// Attempts that are over and not yet written down.
     done: Vec<Done>,
+    /// When to look for what is due again, or was left by an instance that is gone.
+    look_at: Instant,
 }
 
 impl Relay {
     pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
         let (lanes, trips) = (HashMap::new(), HashMap::new());
-        Self { outbox, lanes, under_way: JoinSet::new(), trips, done: Vec::new() }
+        let (under_way, done, look_at) = (JoinSet::new(), Vec::new(), Instant::now());
+        Self { outbox, lanes, under_way, trips, done, look_at }
     }
 
     /// Delivers until told to stop.
     pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
         let outbox = Arc::clone(&self.outbox);
         let mut failing = false;
-        // Whether there may be something to claim.
-        let mut look = true;
         while !*stop.borrow() {
-            match self.step(look).await {
+            match self.step().await {
                 Ok(claimed) => {
                     failing = false;
                     // There may be more where these came from.
-                    look = claimed > 0;
-                    if look {
+                    if claimed > 0 {
                         continue;
                     }
                 }
@@ -79,11 +80,9 @@ impl Relay {
                 // What failed to be written down has to wait for its next try.
                 Some(done) = self.under_way.join_next_with_id(), if !failing => {
                     self.note(done);
-                    // Room for more.
-                    look = true;
                 }
-                () = outbox.wake.notified() => look = true,
-                () = tokio::time::sleep(LOOK_EVERY) => look = true,
+                () = outbox.wake.notified() => {}
+                () = tokio::time::sleep_until(self.look_at) => {}
                 _ = stop.changed() => {}
             }
         }
@@ -92,46 +91,71 @@ impl Relay {
 
     /// Writes down what is over, then begins what was handed over and what is due. Returns how much was
     /// due.
-    async fn step(&mut self, look: bool) -> Result<usize, StoreError> {
+    async fn step(&mut self) -> Result<usize, StoreError> {
         while let Some(done) = self.under_way.try_join_next_with_id() {
             self.note(done);
         }
         let handed_over = self.outbox.take_handed_over();
         self.begin(handed_over, false);
         let settled = self.settle().await;
-        let wanted = if look { self.wanted() } else { Vec::new() };
+        if !self.has_to_look() {
+            return settled.map(|()| 0);
+        }
+        self.look_at = Instant::now() + LOOK_EVERY;
+        let (wanted, full) = self.wanted();
         if wanted.is_empty() {
             return settled.map(|()| 0);
         }
+        self.outbox.unclaimed.store(full, Ordering::Release);
         let now = self.outbox.common.now();
         let settings = self.outbox.settings;
         let until = [settings.webhooks, settings.documents].map(|kind| self.outbox.claim_end(kind));
         let until = until[0].max(until[1]);
-        let claimed = self.outbox.common.store.claim_deliveries(&wanted, now, until).await?;
+        let claimed = self.outbox.common.store.claim_deliveries(&wanted, now, until).await;
+        if claimed.as_ref().map_or(true, |claimed| !claimed.is_empty()) {
+            self.outbox.unclaimed.store(true, Ordering::Release);
+        }
+        let claimed = claimed?;
         let count = claimed.len();
         self.begin(claimed, true);
         settled.map(|()| count)
     }
 
-    /// Whom to deliver to, and how much at most.
-    fn wanted(&self) -> Vec<Wanted> {
+    /// Whether something may be due that was not handed over: somebody says so, or a while has passed,
+    /// in which others may have left something.
+    fn has_to_look(&self) -> bool {
+        self.outbox.unclaimed.load(Ordering::Acquire) || Instant::now() >= self.look_at
+    }
+
+    /// Whom to deliver to, and how much at most. And whether there is somebody who has no room just now,
+    /// so that one has to look again when there is.
+    fn wanted(&self) -> (Vec<Wanted>, bool) {
         let now = Instant::now();
         let (receivers, gone) = (self.outbox.receivers.all(), self.outbox.receivers.gone());
         let in_use = receivers.iter().filter(|live| live.is_in_use());
-        let wanted = in_use.chain(&gone).map(|live| {
+        let (mut wanted, mut full) = (Vec::new(), false);
+        for live in in_use.chain(&gone) {
             let at_once = self.outbox.settings(live.stored().receiver.purpose).at_once;
             let lane = self.lanes.get(&live.id());
             // One that was left alone gets one attempt, and nothing else beside it.
             let at_once = lane.map_or(at_once, |lane| lane.breaker.allows(at_once, now));
+            if at_once == 0 {
+                continue;
+            }
             let ordered = live.is_ordered();
             let limit = match lane {
                 // The order would be lost beside those that are under way.
                 Some(lane) if ordered && lane.busy => 0,
                 _ => live.room(at_once),
             };
-            Wanted { receiver: live.id(), tenant: live.tenant().to_owned(), limit, ordered }
-        });
-        wanted.filter(|wanted| wanted.limit > 0).collect()
+            if limit == 0 {
+                full = true;
+                continue;
+            }
+            let (receiver, tenant) = (live.id(), live.tenant().to_owned());
+            wanted.push(Wanted { receiver, tenant, limit, ordered });
+        }
+        (wanted, full)
     }
 
     /// Begins attempts. Those that were handed over have taken up their room already.

@@ -15,7 +15,7 @@ const NAME_BYTES_MAX: usize = 240;
 
 /// Up to so many files are brought to the disk one by one. More are quicker with one wait for the whole
 /// file system, which is also a wait for what others have written there.
-const SYNC_EACH_MAX: usize = 32;
+const SYNC_EACH_MAX: usize = 4;
 
 /// How files are brought to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -203,7 +203,7 @@ mod tests {
             assert!(results.iter().all(Result::is_ok) && results.len() == count);
             let below = directory.path().join(format!("of%20{count}"));
             assert_eq!(fs::read_dir(&below).unwrap().count(), count);
-            assert_eq!(fs::read_to_string(below.join("7.json")).unwrap(), "7");
+            assert_eq!(fs::read_to_string(below.join("3.json")).unwrap(), "3");
         }
     }
 

@@ -120,7 +120,12 @@ DECLARE
     known     record;
     stands_at bigint;
 BEGIN
-    SELECT retired, revision INTO known FROM id_types WHERE id = the_type;
+    IF the_holder IS NULL THEN
+        SELECT retired, revision INTO known FROM id_types WHERE id = the_type;
+    ELSE
+        -- Whoever changes the type waits, or has changed it. Drawing sees to it otherwise.
+        SELECT retired, revision INTO known FROM id_types WHERE id = the_type FOR SHARE;
+    END IF;
     IF NOT FOUND OR known.retired THEN
         RAISE EXCEPTION 'there is no such type' USING ERRCODE = 'MT404';
     ELSIF known.revision <> the_revision THEN
@@ -133,14 +138,18 @@ BEGIN
             RETURN;
         END IF;
     END IF;
-    PERFORM FROM deliveries
-    WHERE type_id = the_type AND reference = ANY (client_references) LIMIT 1;
-    IF FOUND THEN
-        RETURN;
+    IF cardinality(array_remove(client_references, NULL)) > 0 THEN
+        PERFORM FROM deliveries
+        WHERE type_id = the_type AND reference = ANY (client_references) LIMIT 1;
+        IF FOUND THEN
+            RETURN;
+        END IF;
     END IF;
-    PERFORM FROM deliveries WHERE request_key = ANY (request_keys) LIMIT 1;
-    IF FOUND THEN
-        RETURN;
+    IF cardinality(array_remove(request_keys, NULL)) > 0 THEN
+        PERFORM FROM deliveries WHERE request_key = ANY (request_keys) LIMIT 1;
+        IF FOUND THEN
+            RETURN;
+        END IF;
     END IF;
 
     IF the_holder IS NULL THEN
@@ -150,25 +159,20 @@ BEGIN
         IF stands_at IS DISTINCT FROM stops[cardinality(stops)] THEN
             RAISE EXCEPTION 'the counter does not have these numbers' USING ERRCODE = 'MT409';
         END IF;
-    ELSE
-        -- Whoever changes the type waits, or has changed it.
-        PERFORM FROM id_types
-        WHERE id = the_type AND NOT retired AND revision = the_revision FOR SHARE;
-        IF NOT FOUND THEN
-            RAISE EXCEPTION 'the type was changed' USING ERRCODE = 'MT409';
-        END IF;
     END IF;
     PERFORM write_log(array_fill(the_type, ARRAY[cardinality(starts)]),
                       array_fill(the_period, ARRAY[cardinality(starts)]),
                       widths, starts, stops, packed);
-    IF the_holder IS NOT NULL THEN
-        PERFORM spend_serials(the_type, the_period, the_holder, starts, stops, at);
-    END IF;
     RETURN QUERY
         SELECT put.its_serial, put.its_number, put.its_subject
         FROM put_documents(the_type, the_period, places, serials, ids, payloads,
                            client_references, request_keys, askers, sink, claimed_until,
                            at) AS put;
+    -- Last: another step of the same holder waits for this row until the commit is on the disk, and has
+    -- done all the rest by then.
+    IF the_holder IS NOT NULL THEN
+        PERFORM spend_serials(the_type, the_period, the_holder, starts, stops, at);
+    END IF;
 END $$;
 
 -- Holds a number that was drawn before.
