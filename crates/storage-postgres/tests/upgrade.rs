@@ -4,7 +4,7 @@ mod support;
 
 use storage::{BatchId, TypeId};
 use storage_postgres::PostgresStore;
-use storage_tests::upgrades::check_marks;
+use storage_tests::check_marks;
 use support::Databases;
 use tokio_postgres::Client;
 

@@ -11,7 +11,7 @@ use storage::{
     CounterStore, Draw, IssueStore, OutboxStore, TypeId, TypeStore, WorkerName,
 };
 use storage_sqlite::{OpenError, SqliteStore};
-use storage_tests::upgrades::check_marks;
+use storage_tests::check_marks;
 use tempfile::TempDir;
 
 fn temporary() -> (TempDir, PathBuf) {

@@ -90,7 +90,9 @@ mod support;
 pub mod tenants;
 #[doc(hidden)]
 pub mod types;
-pub mod upgrades;
+mod upgrades;
+
+pub use upgrades::check_marks;
 
 /// A place where the store under test keeps its data.
 #[async_trait]
