@@ -57,10 +57,14 @@ impl Shared {
         for ((type_id, period), serials) in self.strays.drain(link.epoch) {
             let (tenant, name) = Default::default();
             let pool = PoolKey { type_id, tenant, name, period };
-            // If it fails they may be back or not, so they are not kept to be put back again. They stay
-            // recorded under the pool, and are found to be missing if they are.
-            if self.push_front(link, &pool, &serials).await.is_err() {
-                self.figures.pushes_unknown.add(serials.len() as u64);
+            match self.push_front(link, &pool, &serials).await {
+                Ok(()) => {}
+                Err(Trouble::Refused(_)) => {
+                    self.strays.keep(&pool, link.epoch, &serials);
+                }
+                // They may be back or not, so they are not kept to be put back again. They stay recorded
+                // under the pool, and are found to be missing if they are.
+                Err(_) => self.figures.pushes_unknown.add(serials.len() as u64),
             }
         }
     }

@@ -49,10 +49,12 @@ const SETTLE: &str = "
         last_number = ?6, last_at = ?7, last_ms = ?8, last_status = ?9, last_error = ?10
     WHERE number = ?1 AND token = ?2 RETURNING type_id";
 
+// One that had arrived before is pending because somebody wants it sent once more.
 const ARRIVE: &str = "
     UPDATE deliveries SET token = token + 1, state = 'delivered', due_at = NULL, settled_at = ?2,
         attempts = max(attempts, ?3), last_number = ?3, last_at = ?4, last_ms = ?5, last_status = ?6, last_error = NULL
-    WHERE number = ?1 AND state <> 'delivered'";
+    WHERE number = ?1 AND state <> 'delivered'
+      AND (state <> 'pending' OR last_number IS NULL OR last_error IS NOT NULL)";
 
 const UNTRIED: &str = "
     UPDATE deliveries SET token = token + 1, attempts = attempts - 1, due_at = ?3

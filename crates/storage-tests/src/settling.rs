@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use storage::{Attempt, DeliveryId, DeliveryRecord, DeliveryState, Next, Outcome};
+use storage::{Attempt, DeliveryId, DeliveryRecord, DeliveryState, Next, Outcome, Verdict};
 
 use crate::Fixture;
 use crate::outbox_support::{Outbox, attempt, claim, outcome, settle};
@@ -61,6 +61,12 @@ pub async fn what_arrives_late_has_arrived(fixture: &dyn Fixture) {
     outbox.put("b", 50).await;
     let other = outbox.claim_one(60).await;
     assert!(!arrived(unknown, attempt(&other, 61, None)).await);
+
+    // What somebody wants sent once more is sent.
+    assert!(outbox.settle(&other, Next::Delivered, 62).await);
+    assert!(outbox.store.decide_delivery(other.id, Verdict::Retry, at(63)).await.unwrap());
+    assert!(!arrived(other.id, attempt(&other, 61, None)).await);
+    assert_eq!(outbox.claim_one(64).await.id, other.id);
 }
 
 pub async fn another_attempt_waits_for_its_time(fixture: &dyn Fixture) {

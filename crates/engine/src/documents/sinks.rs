@@ -67,8 +67,8 @@ impl StoredSink {
     }
 }
 
-/// What a sink is made from.
-#[derive(Debug, Clone)]
+/// What a sink is made from. It has a secret in it that must not be printed.
+#[derive(Clone)]
 pub struct SinkOrder {
     /// Whose it is.
     pub tenant: String,
@@ -76,7 +76,7 @@ pub struct SinkOrder {
     pub name: String,
     /// Where documents go.
     pub place: Place,
-    /// The secret of a bucket; none keeps the one that is known.
+    /// The secret of a bucket; none, or an empty one, keeps the one that is known.
     pub bucket_secret: Option<String>,
     /// The ID types whose documents it takes; none is those that no other sink of the tenant takes.
     pub types: Option<Vec<String>>,
@@ -156,9 +156,11 @@ impl Sinks {
         match &place {
             Place::Directory { path } => self.carrier.check_directory(path),
             Place::Http { url } => self.carrier.check_address(url),
-            Place::Bucket(bucket) => {
-                self.carrier.check_address(&bucket.endpoint).and_then(|()| bucket.check())
-            }
+            Place::Bucket(bucket) => self
+                .carrier
+                .check_address(&bucket.endpoint)
+                .and_then(|()| bucket.check())
+                .and_then(|()| self.carrier.check_address(&bucket.longest_address())),
         }
         .map_err(AdminError::Refused)?;
         if self.catalogue.tenant(&tenant).is_none() {
@@ -177,6 +179,7 @@ impl Sinks {
             let entropy = &*self.common.entropy;
             STANDARD.encode(self.master_key.seal_bytes(secret.as_bytes(), &label, entropy))
         };
+        let bucket_secret = bucket_secret.filter(|secret| !secret.is_empty());
         let bucket_secret = bucket_secret.map(seal).or(known_secret);
         let is_bucket = matches!(place, Place::Bucket(_));
         if is_bucket && bucket_secret.is_none() {

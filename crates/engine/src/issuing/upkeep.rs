@@ -154,21 +154,25 @@ impl Issuer {
         Ok(())
     }
 
-    /// Gives up the shared pool of a period that is over: nobody will ask for its numbers again.
+    /// Gives up the shared pool of a period that is over: nobody will ask for its numbers again, be they
+    /// in a list that can be reached, in one that cannot, or lost on the way to it.
     pub(super) async fn discard_shared(&self, pool: &Pool) -> Result<(), StoreError> {
         const AT_ONCE: usize = 4096;
         let Supply::Shared(shared) = &pool.supply else { return Ok(()) };
-        let Some(contents) = shared.contents().await? else { return Ok(()) };
-        loop {
-            let (items, _) = shared.withdraw(AT_ONCE, 1.0).await?;
-            let Items::Serials(mut serials) = items else { return Ok(()) };
-            if serials.is_empty() {
-                return Ok(());
-            }
-            serials.sort_unstable();
-            let (spans, reason) = (spans(pool, &serials), GapReason::PoolDiscarded);
-            self.store.close_draws(&contents.holder, &spans, reason, self.clock.now()).await?;
+        if let Ok(None) = shared.contents().await {
+            return Ok(());
         }
+        while let Ok((Items::Serials(serials), _)) = shared.withdraw(AT_ONCE, 1.0).await
+            && !serials.is_empty()
+        {}
+        let Some((holder, mut open)) = self.open_in_pools().await? else { return Ok(()) };
+        let (type_id, period) = (pool.type_id, pool.period.clone());
+        let left = open.remove(&(type_id, period.clone())).unwrap_or_default();
+        let span = |serials| Span { type_id, period: period.clone(), serials };
+        let (left, reason): (Vec<_>, _) =
+            (left.into_iter().map(span).collect(), GapReason::PoolDiscarded);
+        self.store.close_draws(&holder, &left, reason, self.clock.now()).await?;
+        Ok(())
     }
 
     fn pools_at_work(&self) -> Vec<Arc<Pool>> {

@@ -107,6 +107,11 @@ async fn post(
     let (carrier, began) = (Arc::clone(&outbox.carrier), Instant::now());
     let reply = match within(settings.timeout, async move { carrier.post(letter).await }).await {
         Ok(reply) => reply,
+        // Where the order counts, it must not arrive behind those that follow.
+        Err(going_on) if receiver.is_ordered() => {
+            going_on.abort();
+            Err(format!("no answer within {:?}", settings.timeout))
+        }
         Err(going_on) => {
             let (id, number) = (delivery.id, delivery.attempt);
             outbox.follow(going_on, move |reply| {

@@ -48,7 +48,8 @@ impl BucketPlace {
             }
         }
         // They would be read as steps between directories on the way, and sign another object.
-        if prefix.split('/').any(|step| matches!(step, "." | "..")) || name.contains('/') {
+        let is_step = |name: &str| matches!(name, "." | "..");
+        if prefix.split('/').any(is_step) || is_step(name) || name.contains('/') {
             return Err("the bucket has no such name, or its prefix no such steps".to_owned());
         }
         self.bucket().map(drop)
@@ -59,6 +60,13 @@ impl BucketPlace {
         let style = if self.virtual_host { UrlStyle::VirtualHost } else { UrlStyle::Path };
         Bucket::new(endpoint, style, self.name.clone(), self.region.clone())
             .map_err(|error| format!("the bucket cannot be used: {error}"))
+    }
+
+    /// An address as long as one can be, for a place that was checked.
+    pub(crate) fn longest_address(&self) -> String {
+        let (type_name, id) = ("x".repeat(NAME_BYTES_MAX / 4), "x".repeat(NAME_BYTES_MAX));
+        let address = |bucket: OpenBucket| bucket.address(&type_name, &id, Timestamp::UNIX_EPOCH);
+        self.open(String::new()).map(address).unwrap_or_default()
     }
 
     /// The bucket with its secret.
@@ -131,6 +139,7 @@ mod tests {
             BucketPlace { endpoint: "s3".to_owned(), ..place() },
             BucketPlace { name: String::new(), ..place() },
             BucketPlace { name: "a/b".to_owned(), ..place() },
+            BucketPlace { name: "..".to_owned(), ..place() },
             BucketPlace { region: "\u{7}".to_owned(), ..place() },
             BucketPlace { prefix: "a/../b/".to_owned(), ..place() },
             BucketPlace { prefix: "x".repeat(257), ..place() },

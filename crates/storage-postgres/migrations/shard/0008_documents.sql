@@ -172,13 +172,18 @@ CREATE FUNCTION note_arrival(
     the_status integer, at timestamptz)
 RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
+    -- Whoever settles it just now comes first.
+    PERFORM FROM pending_deliveries WHERE number = the_delivery FOR UPDATE;
     PERFORM FROM settled_deliveries WHERE number = the_delivery AND state <> 'delivered' FOR UPDATE;
     IF FOUND THEN
         PERFORM retry_delivery(the_delivery, at);
     END IF;
-    -- Whoever has a claim on it finds that the claim has ended.
+    -- Whoever has a claim on it finds that the claim has ended. One that had arrived before is pending
+    -- because somebody wants it sent once more.
     WITH ended AS (
-        DELETE FROM pending_deliveries WHERE number = the_delivery RETURNING *
+        DELETE FROM pending_deliveries
+        WHERE number = the_delivery AND (last_attempt IS NULL OR last_error IS NOT NULL)
+        RETURNING *
     )
     INSERT INTO settled_deliveries (number, receiver, type_id, state, settled_at, attempts, token,
                                     last_attempt, last_at, last_us, last_status)
