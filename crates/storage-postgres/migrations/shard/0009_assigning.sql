@@ -163,16 +163,14 @@ BEGIN
     PERFORM write_log(array_fill(the_type, ARRAY[cardinality(starts)]),
                       array_fill(the_period, ARRAY[cardinality(starts)]),
                       widths, starts, stops, packed);
+    IF the_holder IS NOT NULL THEN
+        PERFORM spend_serials(the_type, the_period, the_holder, starts, stops, at);
+    END IF;
     RETURN QUERY
         SELECT put.its_serial, put.its_number, put.its_subject
         FROM put_documents(the_type, the_period, places, serials, ids, payloads,
                            client_references, request_keys, askers, sink, claimed_until,
                            at) AS put;
-    -- Last: another step of the same holder waits for this row until the commit is on the disk, and has
-    -- done all the rest by then.
-    IF the_holder IS NOT NULL THEN
-        PERFORM spend_serials(the_type, the_period, the_holder, starts, stops, at);
-    END IF;
 END $$;
 
 -- Holds a number that was drawn before.
