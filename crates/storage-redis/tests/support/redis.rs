@@ -45,8 +45,22 @@ impl Redis {
     /// Starts the process again, on the same port and in the same directory.
     pub(crate) fn launch(&mut self) {
         assert!(self.process.is_none(), "it is running");
+        let mut process = self.spawn();
+        let since = Instant::now();
+        while self.try_connect().is_none() {
+            assert!(since.elapsed() < START_MAX, "redis-server does not start");
+            thread::sleep(Duration::from_millis(5));
+            // Somebody's connection may have the port for a moment.
+            if process.try_wait().unwrap().is_some() {
+                process = self.spawn();
+            }
+        }
+        self.process = Some(process);
+    }
+
+    fn spawn(&self) -> Child {
         let log = File::create(self.directory.path().join("log")).unwrap();
-        let process = Command::new("redis-server")
+        Command::new("redis-server")
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "yes"])
             .args(["--repl-diskless-sync-delay", "0"])
@@ -56,13 +70,7 @@ impl Redis {
             .stdout(Stdio::from(log))
             .stderr(Stdio::inherit())
             .spawn()
-            .expect("redis-server is installed");
-        self.process = Some(process);
-        let since = Instant::now();
-        while self.try_connect().is_none() {
-            assert!(since.elapsed() < START_MAX, "redis-server does not start");
-            thread::sleep(Duration::from_millis(5));
-        }
+            .expect("redis-server is installed")
     }
 
     pub(crate) fn url(&self) -> String {
