@@ -107,20 +107,18 @@ async fn post(
     let (carrier, began) = (Arc::clone(&outbox.carrier), Instant::now());
     let reply = match within(settings.timeout, async move { carrier.post(letter).await }).await {
         Ok(reply) => reply,
-        // Where the order counts, it must not arrive behind those that follow.
-        Err(going_on) if receiver.is_ordered() => {
-            going_on.abort();
-            Err(format!("no answer within {:?}", settings.timeout))
-        }
         Err(going_on) => {
             let (id, number) = (delivery.id, delivery.attempt);
-            outbox.follow(going_on, move |reply| {
-                let status = reply.ok().filter(Reply::is_success).map(|reply| reply.status);
-                status
-                    .map(|status| (id, success(number, now, began, Some(status))))
-                    .into_iter()
-                    .collect()
-            });
+            if receiver.is_ordered() {
+                // It must not arrive behind those that follow.
+                going_on.abort();
+            } else {
+                outbox.follow(going_on, move |reply| {
+                    let taken = reply.ok().filter(Reply::is_success);
+                    let arrived = |reply: Reply| success(number, now, began, Some(reply.status));
+                    taken.map(|reply| (id, arrived(reply))).into_iter().collect()
+                });
+            }
             Err(format!("no answer within {:?}", settings.timeout))
         }
     };

@@ -96,7 +96,7 @@ async fn measure(args: &Args, per_call: usize) -> anyhow::Result<()> {
     let arrived = sink.arrived.load(Ordering::Relaxed);
     let expected = if args.sink == SinkKind::Http { calls * per_call } else { 0 };
     anyhow::ensure!(arrived >= expected, "{arrived} of {expected} documents have arrived");
-    report(args, per_call, &ours, &bare, seconds, &api.delivery_ms()?)
+    report(args, per_call, &ours, &bare, seconds, &api.delivery_ns()?)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a rate does not need 64 bits")]
@@ -106,7 +106,7 @@ fn report(
     ours: &Load,
     bare: &Load,
     seconds: f64,
-    delivery_ms: &[f64],
+    delivery_ns: &[u64],
 ) -> anyhow::Result<()> {
     let per_call = per_call as f64;
     let (assigned, delivered) = if per_call > 1.0 {
@@ -126,8 +126,8 @@ fn report(
     let rate = f64::from(args.documents) / seconds;
     // From the answer of the store that has put them on record to that which knows that they arrived.
     let delivering = Measurement {
-        p50_ms: Some(quantile(delivery_ms, 0.50)),
-        p99_ms: Some(quantile(delivery_ms, 0.99)),
+        p50_ms: Some(load::quantile_ms(delivery_ns, 0.50)),
+        p99_ms: Some(load::quantile_ms(delivery_ns, 0.99)),
         ..Measurement::new(delivered, "documents/s", rate, baseline)
     };
     Ok(delivering.print(args.json)?)
@@ -191,18 +191,6 @@ async fn take(State(arrived): State<Arc<AtomicUsize>>) -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-/// Of values in order.
-#[expect(
-    clippy::cast_precision_loss,
-    clippy::cast_possible_truncation,
-    clippy::cast_sign_loss,
-    reason = "a position in a list"
-)]
-fn quantile(sorted: &[f64], quantile: f64) -> f64 {
-    let index = (sorted.len() as f64 * quantile) as usize;
-    sorted.get(index.min(sorted.len().saturating_sub(1))).copied().unwrap_or_default()
-}
-
 /// The few other calls.
 struct Api {
     agent: ureq::Agent,
@@ -227,7 +215,7 @@ impl Api {
     }
 
     /// How long the latest documents took from the assignment to the delivery, in order.
-    fn delivery_ms(&self) -> anyhow::Result<Vec<f64>> {
+    fn delivery_ns(&self) -> anyhow::Result<Vec<u64>> {
         const PAGES: usize = 20;
         let (mut times, mut after) = (Vec::new(), String::new());
         for _ in 0..PAGES {
@@ -238,12 +226,12 @@ impl Api {
                     Ok(document[field].as_str().unwrap_or_default().parse()?)
                 };
                 let took = time("settled_at")?.duration_since(time("created_at")?);
-                times.push(took.as_secs_f64() * 1000.0);
+                times.push(u64::try_from(took.as_nanos()).unwrap_or_default());
             }
             let Some(next) = page["next"].as_str() else { break };
             after = format!("&after={}", crate::percent::escape(next));
         }
-        times.sort_by(f64::total_cmp);
+        times.sort_unstable();
         Ok(times)
     }
 }

@@ -93,7 +93,7 @@ async fn run_until(
     clippy::cast_sign_loss,
     reason = "a position in a list, and a time for people"
 )]
-fn quantile_ms(sorted_ns: &[u64], quantile: f64) -> f64 {
+pub(super) fn quantile_ms(sorted_ns: &[u64], quantile: f64) -> f64 {
     let index = (sorted_ns.len() as f64 * quantile) as usize;
     sorted_ns.get(index.min(sorted_ns.len().saturating_sub(1))).map_or(0.0, |&ns| ns as f64 / 1e6)
 }
