@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use storage::{
     Assigned, Attempt, CounterStore, DocumentOrder, DocumentStore, Draw, GapReason, IssueStore,
-    NewDocument, Next, Numbers, OutboxStore, Outcome, ReceiverId, StoreError, TypeId, TypeStore,
-    Verdict, Wanted,
+    NewDocument, Next, Numbers, OutboxStore, Outcome, ReceiverId, Render, StoreError, TypeId,
+    TypeStore, Verdict, Wanted,
 };
 use storage_postgres::{PostgresSettings, PostgresStore};
 use support::Databases;
@@ -217,6 +217,50 @@ async fn instances_that_share_a_counter_leave_no_gaps() {
     let counters = stores[0].counters(type_id).await.unwrap();
     assert_eq!(counters, [("2026".to_owned(), u64::try_from(behind).unwrap())]);
     assert_eq!(databases.deadlocks().await, 0);
+}
+
+/// Once a type and its sink are in use, nobody asks the functions that look for all that may be wrong.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_usual_document_is_one_statement() -> Result<(), StoreError> {
+    let databases = Databases::create(1).await;
+    let store = open(&databases).await;
+    let type_id = new_type(&store).await;
+    let (period, holder, revision) = ("", "somebody", 0);
+    let draw = Draw { type_id, period, count: 10, bounds: BOUNDS, holder, revision, now: NOW };
+    let drawn = store.draw(draw).await?.map(|serial| (serial, serial.to_string()));
+    let mut drawn: Vec<(u64, String)> = drawn.collect();
+    let render: Render = Arc::new(|serials| serials.map(|s| s.to_string()).collect());
+    let mut instance = 0;
+    let mut order = |numbers: Numbers, period: &str| {
+        instance += 1;
+        let (requests, period) = (requests(instance, instance).split_off(18), period.to_owned());
+        let (sink, claimed_until, now) = (SINK, Some(NOW), NOW);
+        DocumentOrder { type_id, revision, period, numbers, sink, requests, claimed_until, now }
+    };
+    let numbers = |ids: Vec<(u64, String)>| Numbers::Drawn { holder: holder.to_owned(), ids };
+    let next = || Numbers::Counter { bounds: BOUNDS, render: Arc::clone(&render) };
+    let mut ids = Vec::new();
+    for is_usual in [false, true] {
+        if is_usual {
+            let sql = "DROP FUNCTION assign_documents, draw_serials, put_documents";
+            databases.connect().await.batch_execute(sql).await.unwrap();
+        }
+        for order in [order(numbers(drawn.drain(..2).collect()), ""), order(next(), "2026")] {
+            let assigned = store.assign_documents(&Arc::new(order)).await?;
+            for assigned in assigned.into_iter().flatten() {
+                let Assigned::New(new) = assigned else { panic!("{assigned:?}") };
+                assert_eq!(
+                    (new.content.subject.as_str(), new.attempt, new.token),
+                    ("invoice", 1, 1)
+                );
+                ids.push(new.content.key);
+            }
+        }
+    }
+    assert_eq!(ids, ["0", "1", "0", "1", "2", "3", "2", "3"]);
+    let left = store.open_draws(holder).await?;
+    assert_eq!(left.iter().map(|span| span.serials.clone()).collect::<Vec<_>>(), [4..10]);
+    Ok(())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

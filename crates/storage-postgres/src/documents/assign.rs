@@ -8,6 +8,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::columns::{ASSIGN, Columns, Source};
+use super::usual::TAKE_DRAWN;
 use crate::PostgresStore;
 use crate::database::{Database, Repeat};
 use crate::error::corrupt;
@@ -88,7 +89,10 @@ impl<'a> Assignment<'a> {
         }
         let source = Source { holder: Some(holder), bounds: (0, 0) };
         let columns = Columns::new(self.order, source, &plan.new, ids)?;
-        let rows = self.shard.query(Repeat::Undone, ASSIGN, &columns.params()).await?;
+        let mut rows = self.shard.query(Repeat::Undone, TAKE_DRAWN, &columns.params()).await?;
+        if rows.is_empty() {
+            rows = self.shard.query(Repeat::Undone, ASSIGN, &columns.params()).await?;
+        }
         self.outcome(plan, ids, &rows)
     }
 

@@ -8,6 +8,7 @@ use tokio_postgres::types::Type;
 
 use super::assign::Assignment;
 use super::columns::{ASSIGN, Columns, Source};
+use super::usual::TAKE_NEXT;
 use crate::PostgresStore;
 use crate::counters::{DRAW, read_draw};
 use crate::database::Repeat;
@@ -92,7 +93,7 @@ impl PostgresStore {
         let source =
             Source { holder: None, bounds: (write_serial(bounds.0)?, write_serial(bounds.1)?) };
         let columns = Columns::new(order, source, &plan.new, &ids)?;
-        let rows = assignment.shard.query(Repeat::Undone, ASSIGN, &columns.params()).await?;
+        let rows = assignment.shard.query(Repeat::Undone, TAKE_NEXT, &columns.params()).await?;
         let assigned = assignment.outcome(plan, &ids, &rows)?;
         if assigned.is_some() {
             self.stands.set(order.type_id, &order.period, next + count as u64);

@@ -6,6 +6,7 @@ mod columns;
 mod counter;
 mod records;
 mod reservations;
+mod usual;
 
 use std::sync::Arc;
 
