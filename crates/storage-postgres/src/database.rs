@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use deadpool_postgres::{
-    Hook, HookError, Manager, ManagerConfig, Pool, PoolError, RecyclingMethod, Runtime,
+    Hook, HookError, Manager, ManagerConfig, Pool, PoolError, QueueMode, RecyclingMethod, Runtime,
 };
 use storage::{Result, StoreError};
 use tokio_postgres::Row;
@@ -113,6 +113,8 @@ impl Database {
         let limits = Limits { step: settings.step_timeout, work: settings.work_timeout };
         let mut builder = Pool::builder(manager)
             .max_size(settings.connections_max)
+            // The connection that was used last has a server process whose caches are warm.
+            .queue_mode(QueueMode::Lifo)
             .runtime(Runtime::Tokio1)
             .wait_timeout(Some(settings.wait_timeout))
             .create_timeout(Some(settings.connect_timeout))
