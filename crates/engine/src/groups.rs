@@ -1,11 +1,13 @@
 //! Requests that wait at the same moment for the same thing are served by one step.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 /// A step that serves many requests.
 #[async_trait]
@@ -19,9 +21,6 @@ pub(crate) trait GroupStep: Send + Sync + 'static {
 
     /// A step takes requests until it has so much to do.
     const SIZE_MAX: usize;
-
-    /// So many steps of one key may be under way at once.
-    const AT_ONCE: usize = 1;
 
     /// How much of a step a request takes up.
     fn size(_request: &Self::Request) -> usize {
@@ -37,20 +36,18 @@ pub(crate) struct Groups<S: GroupStep> {
     shared: Arc<Shared<S>>,
 }
 
+type Sender<S> = oneshot::Sender<<S as GroupStep>::Answer>;
+
+/// A step that is under way.
+type Serving<S> = JoinHandle<Vec<<S as GroupStep>::Answer>>;
+
 struct Waiting<S: GroupStep> {
     request: S::Request,
-    answer: oneshot::Sender<S::Answer>,
+    answer: Sender<S>,
 }
 
-/// Requests with the same key.
-struct Queue<S: GroupStep> {
-    waiting: Vec<Waiting<S>>,
-    /// How many take steps of it.
-    workers: usize,
-}
-
-/// By key. A key that is in here is being worked on.
-type Queues<S> = HashMap<<S as GroupStep>::Key, Queue<S>>;
+/// What waits, by key. A key that is in here is being worked on.
+type Queues<S> = HashMap<<S as GroupStep>::Key, Vec<Waiting<S>>>;
 
 struct Shared<S: GroupStep> {
     step: S,
@@ -82,24 +79,27 @@ impl<S: GroupStep> Shared<S> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a request wait, and says whether one more worker is wanted.
+    /// Has a request wait, and says whether nobody works on its key.
     fn enqueue(&self, key: S::Key, waiting: Waiting<S>) -> bool {
-        let mut queues = self.lock();
-        let queue = queues.entry(key).or_insert(Queue { waiting: Vec::new(), workers: 0 });
-        queue.waiting.push(waiting);
-        let wanted = queue.workers < S::AT_ONCE;
-        queue.workers += usize::from(wanted);
-        wanted
+        match self.lock().entry(key) {
+            Entry::Occupied(mut queue) => {
+                queue.get_mut().push(waiting);
+                false
+            }
+            Entry::Vacant(place) => {
+                place.insert(vec![waiting]);
+                true
+            }
+        }
     }
 
     /// Serves what waits for a key, until nothing does.
     async fn work(self: Arc<Self>, key: S::Key) {
-        while let Some(group) = self.next_group(key) {
-            let (requests, answers): (Vec<_>, Vec<_>) =
-                group.into_iter().map(|waiting| (waiting.request, waiting.answer)).unzip();
-            let this = Arc::clone(&self);
-            // In a task of its own: a panic in there must not leave the queue without a worker.
-            let served = tokio::spawn(async move { this.step.serve(key, requests).await }).await;
+        let mut step = self.begin(key);
+        while let Some((serving, answers)) = step {
+            let served = serving.await;
+            // Those who wait have waited longer than it takes to answer.
+            step = self.begin(key);
             for (sender, answer) in answers.into_iter().zip(served.unwrap_or_default()) {
                 // Whoever is gone does not need it.
                 let _ = sender.send(answer);
@@ -107,24 +107,30 @@ impl<S: GroupStep> Shared<S> {
         }
     }
 
+    /// Begins a step, if something waits: in a task of its own, as a panic in there must not leave the
+    /// queue without a worker.
+    fn begin(self: &Arc<Self>, key: S::Key) -> Option<(Serving<S>, Vec<Sender<S>>)> {
+        let group = self.next_group(key)?.into_iter();
+        let (requests, answers) = group.map(|waiting| (waiting.request, waiting.answer)).unzip();
+        let this = Arc::clone(self);
+        Some((tokio::spawn(async move { this.step.serve(key, requests).await }), answers))
+    }
+
     fn next_group(&self, key: S::Key) -> Option<Vec<Waiting<S>>> {
         let mut queues = self.lock();
         let queue = queues.get_mut(&key)?;
-        if queue.waiting.is_empty() {
-            queue.workers -= 1;
-            if queue.workers == 0 {
-                queues.remove(&key);
-            }
+        if queue.is_empty() {
+            queues.remove(&key);
             return None;
         }
         let mut size = 0;
-        let full = queue.waiting.iter().position(|waiting| {
+        let full = queue.iter().position(|waiting| {
             size += S::size(&waiting.request);
             size > S::SIZE_MAX
         });
         // One that is too large for any step has one to itself.
-        let rest = queue.waiting.split_off(full.unwrap_or(queue.waiting.len()).max(1));
-        Some(std::mem::replace(&mut queue.waiting, rest))
+        let rest = queue.split_off(full.unwrap_or(queue.len()).max(1));
+        Some(std::mem::replace(queue, rest))
     }
 }
 

@@ -2,7 +2,7 @@
 //! one step.
 
 use async_trait::async_trait;
-use storage::{CodeKey, CodeStatus, StoreError, TypeId};
+use storage::{CODES_PER_TABLE, CodeKey, CodeStatus, StoreError, TypeId};
 
 use crate::error::IssueError;
 use crate::groups::{GroupStep, Groups};
@@ -22,20 +22,25 @@ impl Desk {
     /// Counts a scan. It is counted even if whoever waits for it goes away.
     pub(super) async fn scan(&self, key: CodeKey) -> Answer {
         let interrupted = || IssueError::Unavailable("the scan was interrupted".to_owned());
-        self.0.ask(key.type_id, key).await.ok_or_else(interrupted)?
+        self.0.ask((key.type_id, lane(&key)), key).await.ok_or_else(interrupted)?
     }
+}
+
+/// Codes of a type are counted in two lanes, by table: while one waits for the disk, the store works on
+/// the other, and neither ever waits for a row that the other has locked. Where there are two tables,
+/// each has its own lane, and a step is one statement.
+fn lane(key: &CodeKey) -> u64 {
+    key.serial / CODES_PER_TABLE % 2
 }
 
 #[async_trait]
 impl GroupStep for CountScans {
-    type Key = TypeId;
+    type Key = (TypeId, u64);
     type Request = CodeKey;
     type Answer = Answer;
     const SIZE_MAX: usize = 512;
-    /// While one group waits for the disk, the store can work on the next.
-    const AT_ONCE: usize = 2;
 
-    async fn serve(&self, _: TypeId, group: Vec<CodeKey>) -> Vec<Answer> {
+    async fn serve(&self, _: (TypeId, u64), group: Vec<CodeKey>) -> Vec<Answer> {
         let counts = count(&group);
         let result = self.0.store.scan(&counts, self.0.now()).await;
         answers(&group, &counts, result)
