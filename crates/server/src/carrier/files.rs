@@ -1,6 +1,6 @@
 //! Documents as files.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -8,6 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use engine::outbox::{NewFile, WriteOrder};
+use rustix::fs::{AtFlags, Mode, OFlags};
 
 /// The longest name of a file that common file systems take, with room for the ending of one that is not
 /// complete.
@@ -48,8 +49,8 @@ pub(super) fn write_order(
     Ok(write_all(root, &directory, &order.files, order.in_order))
 }
 
-/// Writes files below a directory. Each is written beside its place first, and then takes it, so that
-/// nobody ever sees half of one. What is on the disk counts, not what was written.
+/// Writes files below a directory. Each is complete before it takes its place, so that nobody ever sees
+/// half of one. What is on the disk counts, not what was written.
 fn write_all(
     root: &Path,
     directory: &Path,
@@ -57,10 +58,10 @@ fn write_all(
     in_order: bool,
 ) -> Vec<Result<(), String>> {
     let sync = if files.len() <= SYNC_EACH_MAX { Sync::Each } else { Sync::Together };
-    let mut made = HashSet::new();
+    let mut parents = Parents::new();
     let mut results: Vec<io::Result<()>> = Vec::with_capacity(files.len());
     for file in files {
-        let result = write(directory, file, sync, &mut made);
+        let result = write(directory, file, sync, &mut parents);
         let failed = result.is_err();
         results.push(result);
         if failed && in_order {
@@ -68,7 +69,7 @@ fn write_all(
         }
     }
     let flush = || match sync {
-        Sync::Each => sync_directories(root, &made),
+        Sync::Each => sync_directories(root, &parents),
         Sync::Together => Ok(rustix::fs::syncfs(&File::open(directory)?)?),
     };
     if results.iter().any(Result::is_ok)
@@ -84,42 +85,63 @@ fn write_all(
     results.into_iter().map(|result| result.map_err(|error| error.to_string())).collect()
 }
 
+/// Directories that files were written to.
+type Parents = HashMap<PathBuf, File>;
+
 /// Makes the names in directories last, and the directories themselves.
-fn sync_directories(root: &Path, made: &HashSet<PathBuf>) -> io::Result<()> {
-    let all: HashSet<&Path> = made
-        .iter()
-        .flat_map(|directory| directory.ancestors().take_while(|above| above.starts_with(root)))
-        .collect();
-    all.into_iter().try_for_each(|directory| File::open(directory)?.sync_all())
+fn sync_directories(root: &Path, parents: &Parents) -> io::Result<()> {
+    for (path, directory) in parents {
+        directory.sync_all()?;
+        for above in path.ancestors().skip(1).take_while(|above| above.starts_with(root)) {
+            File::open(above)?.sync_all()?;
+        }
+    }
+    Ok(())
 }
 
-fn write(
-    directory: &Path,
-    file: &NewFile,
-    sync: Sync,
-    made: &mut HashSet<PathBuf>,
-) -> io::Result<()> {
+fn write(directory: &Path, file: &NewFile, sync: Sync, parents: &mut Parents) -> io::Result<()> {
     let mut path = directory.to_owned();
     for name in &file.path {
         path.push(file_name(name)?);
     }
-    let parent = path.parent().unwrap_or(directory).to_owned();
-    if !made.contains(&parent) {
-        fs::create_dir_all(&parent)?;
-        made.insert(parent.clone());
+    let parent = path.parent().unwrap_or(directory);
+    if !parents.contains_key(parent) {
+        fs::create_dir_all(parent)?;
+        parents.insert(parent.to_owned(), File::open(parent)?);
     }
-    // Two attempts at one document write the same; the later one wins, which changes nothing. Beside its
-    // place each has a name of its own, as one that took too long may still be at it.
+    let content = file.content.as_bytes();
+    // The shorter way is not there on every file system, and replaces nothing that is there already.
+    // Whatever else is wrong, the longer way says so.
+    if sync == Sync::Together && write_unnamed(&parents[parent], &path, content).is_ok() {
+        return Ok(());
+    }
+    write_beside(parent, &path, content, sync)
+}
+
+/// Gives a file its name when it is complete.
+fn write_unnamed(parent: &File, path: &Path, content: &[u8]) -> io::Result<()> {
+    let (flags, mode) = (OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, Mode::from(0o666));
+    let mut unnamed = File::from(rustix::fs::openat(parent, ".", flags, mode)?);
+    unnamed.write_all(content)?;
+    let name = path.file_name().unwrap_or_default();
+    Ok(rustix::fs::linkat(&unnamed, "", parent, name, AtFlags::EMPTY_PATH)?)
+}
+
+/// Writes a file beside its place, and moves it there when it is complete.
+///
+/// Two attempts at one document write the same; the later one wins, which changes nothing. Beside its
+/// place each has a name of its own, as one that took too long may still be at it.
+fn write_beside(parent: &Path, path: &Path, content: &[u8], sync: Sync) -> io::Result<()> {
     let mut beside = tempfile::Builder::new()
         .prefix(".part-")
         // As any new file, and not for this program alone.
         .permissions(fs::Permissions::from_mode(0o666))
-        .tempfile_in(&parent)?;
-    beside.write_all(file.content.as_bytes())?;
+        .tempfile_in(parent)?;
+    beside.write_all(content)?;
     if sync == Sync::Each {
         beside.as_file().sync_data()?;
     }
-    beside.persist(&path)?;
+    beside.persist(path)?;
     Ok(())
 }
 
@@ -204,6 +226,24 @@ mod tests {
             let below = directory.path().join(format!("of%20{count}"));
             assert_eq!(fs::read_dir(&below).unwrap().count(), count);
             assert_eq!(fs::read_to_string(below.join("3.json")).unwrap(), "3");
+        }
+    }
+
+    #[test]
+    fn many_files_are_written_over_those_before() {
+        let directory = tempfile::tempdir().unwrap();
+        for content in ["a", "b"] {
+            let file = |number: usize| NewFile {
+                path: vec![format!("{number}.json")],
+                content: content.to_owned(),
+            };
+            let files: Vec<_> = (0..=SYNC_EACH_MAX).map(file).collect();
+            let results = write_all(directory.path(), directory.path(), &files, false);
+            assert!(results.iter().all(Result::is_ok));
+            // Nothing is left beside them.
+            assert_eq!(fs::read_dir(directory.path()).unwrap().count(), files.len());
+            let last = directory.path().join(format!("{SYNC_EACH_MAX}.json"));
+            assert_eq!(fs::read_to_string(last).unwrap(), content);
         }
     }
 
