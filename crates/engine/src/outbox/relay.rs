@@ -18,6 +18,10 @@ use super::{LiveReceiver, Outbox};
 /// How often to look for what is due again, or was left by an instance that is gone.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
+/// Where deliveries are made together, they begin so often at most: a wait for the disk costs about as
+/// much for many as for one. The first after a pause begins at once.
+const TOGETHER_EVERY: Duration = Duration::from_millis(10);
+
 /// How long a stop waits for attempts that are under way. What they would have said is lost, and they
 /// are made again.
 const STOP_MAX: Duration = Duration::from_secs(5);
@@ -30,6 +34,8 @@ struct Lane {
     waiting: Vec<Delivery>,
     /// Whether some are under way.
     busy: bool,
+    /// When those that wait may begin.
+    begin_at: Option<Instant>,
 }
 
 /// Which deliveries a task is about, in case that it panics.
@@ -76,13 +82,14 @@ impl Relay {
                     }
                 }
             }
+            let next_at = self.next_at();
             tokio::select! {
                 // What failed to be written down has to wait for its next try.
                 Some(done) = self.under_way.join_next_with_id(), if !failing => {
                     self.note(done);
                 }
                 () = outbox.wake.notified() => {}
-                () = tokio::time::sleep_until(self.look_at) => {}
+                () = tokio::time::sleep_until(next_at) => {}
                 _ = stop.changed() => {}
             }
         }
@@ -97,6 +104,7 @@ impl Relay {
         }
         let handed_over = self.outbox.take_handed_over();
         self.begin(handed_over, false);
+        self.begin_late();
         let settled = self.settle().await;
         if !self.has_to_look() {
             return settled.map(|()| 0);
@@ -165,9 +173,8 @@ impl Relay {
             by_receiver.entry(delivery.content.receiver).or_default().push(delivery);
         }
         for (id, deliveries) in by_receiver {
-            let gone = || self.outbox.receivers.gone().into_iter().find(|live| live.id() == id);
             // Unknown only if it was deleted long ago. The claims end by themselves.
-            let Some(receiver) = self.outbox.receivers.by_id(id).or_else(gone) else { continue };
+            let Some(receiver) = find(&self.outbox, id) else { continue };
             if enter {
                 receiver.enter(deliveries.len());
             }
@@ -183,13 +190,32 @@ impl Relay {
     }
 
     fn begin_waiting(&mut self, receiver: &Arc<LiveReceiver>) {
+        let now = Instant::now();
         let lane = self.lanes.entry(receiver.id()).or_default();
-        if lane.busy || lane.waiting.is_empty() {
+        if lane.busy || lane.waiting.is_empty() || lane.begin_at.is_some_and(|at| now < at) {
             return;
         }
         lane.busy = true;
+        lane.begin_at = Some(now + TOGETHER_EVERY);
         let deliveries = std::mem::take(&mut lane.waiting);
         self.spawn(receiver, deliveries);
+    }
+
+    /// Begins what has waited long enough.
+    fn begin_late(&mut self) {
+        let waiting = self.lanes.iter().filter(|(_, lane)| !lane.busy && !lane.waiting.is_empty());
+        let waiting: Vec<ReceiverId> = waiting.map(|(id, _)| *id).collect();
+        for id in waiting {
+            if let Some(receiver) = find(&self.outbox, id) {
+                self.begin_waiting(&receiver);
+            }
+        }
+    }
+
+    /// When something has to be done next, if nobody says anything.
+    fn next_at(&self) -> Instant {
+        let waiting = self.lanes.values().filter(|lane| !lane.busy && !lane.waiting.is_empty());
+        waiting.filter_map(|lane| lane.begin_at).min().unwrap_or(self.look_at).min(self.look_at)
     }
 
     fn spawn(&mut self, receiver: &Arc<LiveReceiver>, deliveries: Vec<Delivery>) {
@@ -276,6 +302,12 @@ impl Relay {
             warn!("cannot write down how deliveries went: {problem}");
         }
     }
+}
+
+/// A receiver, also one that was deleted a moment ago.
+fn find(outbox: &Outbox, id: ReceiverId) -> Option<Arc<LiveReceiver>> {
+    let gone = || outbox.receivers.gone().into_iter().find(|live| live.id() == id);
+    outbox.receivers.by_id(id).or_else(gone)
 }
 
 fn note_health(receiver: &LiveReceiver, breaker: &mut Breaker, worked: Option<bool>) {
