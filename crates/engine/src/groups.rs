@@ -3,11 +3,14 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::Hash;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use futures_util::FutureExt as _;
+use futures_util::future::{BoxFuture, MaybeDone, maybe_done};
 use tokio::sync::oneshot;
-use tokio::task::JoinHandle;
 
 /// A step that serves many requests.
 #[async_trait]
@@ -36,14 +39,15 @@ pub(crate) struct Groups<S: GroupStep> {
     shared: Arc<Shared<S>>,
 }
 
-type Sender<S> = oneshot::Sender<<S as GroupStep>::Answer>;
-
-/// A step that is under way.
-type Serving<S> = JoinHandle<Vec<<S as GroupStep>::Answer>>;
-
 struct Waiting<S: GroupStep> {
     request: S::Request,
-    answer: Sender<S>,
+    answer: oneshot::Sender<S::Answer>,
+}
+
+/// A step that is under way, and whom to answer.
+struct Step<S: GroupStep> {
+    serving: MaybeDone<BoxFuture<'static, Vec<S::Answer>>>,
+    answers: Vec<oneshot::Sender<S::Answer>>,
 }
 
 /// What waits, by key. A key that is in here is being worked on.
@@ -95,25 +99,31 @@ impl<S: GroupStep> Shared<S> {
 
     /// Serves what waits for a key, until nothing does.
     async fn work(self: Arc<Self>, key: S::Key) {
-        let mut step = self.begin(key);
-        while let Some((serving, answers)) = step {
-            let served = serving.await;
-            // Those who wait have waited longer than it takes to answer.
-            step = self.begin(key);
-            for (sender, answer) in answers.into_iter().zip(served.unwrap_or_default()) {
+        let mut under_way = self.begin(key);
+        while let Some(Step { mut serving, answers }) = under_way.take() {
+            (&mut serving).await;
+            // Those who wait have waited longer than it takes to answer, so the next step comes first.
+            under_way = self.begin(key);
+            if let Some(next) = &mut under_way {
+                let _ = (&mut next.serving).now_or_never();
+            }
+            let served = Pin::new(&mut serving).take_output().unwrap_or_default();
+            for (sender, answer) in answers.into_iter().zip(served) {
                 // Whoever is gone does not need it.
                 let _ = sender.send(answer);
             }
         }
     }
 
-    /// Begins a step, if something waits: in a task of its own, as a panic in there must not leave the
-    /// queue without a worker.
-    fn begin(self: &Arc<Self>, key: S::Key) -> Option<(Serving<S>, Vec<Sender<S>>)> {
+    /// Makes a step of what waits. Nobody is answered if it panics, and the next step follows all the
+    /// same.
+    fn begin(self: &Arc<Self>, key: S::Key) -> Option<Step<S>> {
         let group = self.next_group(key)?.into_iter();
         let (requests, answers) = group.map(|waiting| (waiting.request, waiting.answer)).unzip();
         let this = Arc::clone(self);
-        Some((tokio::spawn(async move { this.step.serve(key, requests).await }), answers))
+        let serving = async move { this.step.serve(key, requests).await };
+        let serving = AssertUnwindSafe(serving).catch_unwind().map(Result::unwrap_or_default);
+        Some(Step { serving: maybe_done(serving.boxed()), answers })
     }
 
     fn next_group(&self, key: S::Key) -> Option<Vec<Waiting<S>>> {

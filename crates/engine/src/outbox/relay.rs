@@ -154,7 +154,8 @@ impl Relay {
             let limit = match lane {
                 // The order would be lost beside those that are under way.
                 Some(lane) if ordered && lane.busy => 0,
-                _ => live.room(at_once),
+                // Half of them, so that some can be claimed while others are under way.
+                _ => live.room(at_once).min(at_once.div_ceil(2)),
             };
             if limit == 0 {
                 full = true;
