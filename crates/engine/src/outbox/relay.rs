@@ -18,9 +18,9 @@ use super::{LiveReceiver, Outbox};
 /// How often to look for what is due again, or was left by an instance that is gone.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Where deliveries are made together, they begin so often at most: a wait for the disk costs about as
-/// much for many as for one. The first after a pause begins at once.
-const TOGETHER_EVERY: Duration = Duration::from_millis(10);
+/// Files are written so often at most: a wait for the disk costs about as much for many as for one. The
+/// first after a pause are written at once.
+const FILES_EVERY: Duration = Duration::from_millis(10);
 
 /// How long a stop waits for attempts that are under way. What they would have said is lost, and they
 /// are made again.
@@ -154,6 +154,7 @@ impl Relay {
             let limit = match lane {
                 // The order would be lost beside those that are under way.
                 Some(lane) if ordered && lane.busy => 0,
+                _ if ordered => live.room(at_once),
                 // Half of them, so that some can be claimed while others are under way.
                 _ => live.room(at_once).min(at_once.div_ceil(2)),
             };
@@ -192,12 +193,16 @@ impl Relay {
 
     fn begin_waiting(&mut self, receiver: &Arc<LiveReceiver>) {
         let now = Instant::now();
+        let at_once = self.outbox.settings(receiver.stored().receiver.purpose).at_once;
+        // Nothing comes to those that wait if there is no room, or if the order counts.
+        let grows = !receiver.is_ordered() && receiver.room(at_once) > 0;
         let lane = self.lanes.entry(receiver.id()).or_default();
-        if lane.busy || lane.waiting.is_empty() || lane.begin_at.is_some_and(|at| now < at) {
+        let is_early = grows && lane.begin_at.is_some_and(|at| now < at);
+        if lane.busy || lane.waiting.is_empty() || is_early {
             return;
         }
         lane.busy = true;
-        lane.begin_at = Some(now + TOGETHER_EVERY);
+        lane.begin_at = Some(now + FILES_EVERY);
         let deliveries = std::mem::take(&mut lane.waiting);
         self.spawn(receiver, deliveries);
     }
@@ -207,8 +212,10 @@ impl Relay {
         let waiting = self.lanes.iter().filter(|(_, lane)| !lane.busy && !lane.waiting.is_empty());
         let waiting: Vec<ReceiverId> = waiting.map(|(id, _)| *id).collect();
         for id in waiting {
-            if let Some(receiver) = find(&self.outbox, id) {
-                self.begin_waiting(&receiver);
+            match find(&self.outbox, id) {
+                Some(receiver) => self.begin_waiting(&receiver),
+                // As above.
+                None => self.lanes.entry(id).or_default().waiting.clear(),
             }
         }
     }

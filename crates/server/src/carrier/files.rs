@@ -4,11 +4,13 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
+use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use engine::outbox::{NewFile, WriteOrder};
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
 
 /// The longest name of a file that common file systems take, with room for the ending of one that is not
 /// complete.
@@ -124,7 +126,14 @@ fn write_unnamed(parent: &File, path: &Path, content: &[u8]) -> io::Result<()> {
     let mut unnamed = File::from(rustix::fs::openat(parent, ".", flags, mode)?);
     unnamed.write_all(content)?;
     let name = path.file_name().unwrap_or_default();
-    Ok(rustix::fs::linkat(&unnamed, "", parent, name, AtFlags::EMPTY_PATH)?)
+    match rustix::fs::linkat(&unnamed, "", parent, name, AtFlags::EMPTY_PATH) {
+        // Before Linux 6.10 only privileged processes are allowed the short way.
+        Err(Errno::NOENT) => {
+            let own = format!("/proc/self/fd/{}", unnamed.as_raw_fd());
+            Ok(rustix::fs::linkat(CWD, own, parent, name, AtFlags::SYMLINK_FOLLOW)?)
+        }
+        result => Ok(result?),
+    }
 }
 
 /// Writes a file beside its place, and moves it there when it is complete.
