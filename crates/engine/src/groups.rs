@@ -102,7 +102,8 @@ impl<S: GroupStep> Shared<S> {
         let mut under_way = self.begin(key);
         while let Some(Step { mut serving, answers }) = under_way.take() {
             (&mut serving).await;
-            // Those who wait have waited longer than it takes to answer, so the next step comes first.
+            // Those who wait have waited longer than it takes to answer, so the next step comes first. It
+            // is waited for as soon as all have their answers.
             under_way = self.begin(key);
             if let Some(next) = &mut under_way {
                 let _ = (&mut next.serving).now_or_never();

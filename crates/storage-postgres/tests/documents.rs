@@ -14,6 +14,7 @@ use storage::{
 };
 use storage_postgres::{PostgresSettings, PostgresStore};
 use support::Databases;
+use tokio::sync::watch;
 
 const NOW: Timestamp = Timestamp::constant(1_790_000_000, 0);
 const SINK: ReceiverId = ReceiverId(5);
@@ -92,17 +93,18 @@ async fn assign(store: Arc<PostgresStore>, type_id: TypeId, instance: u64) -> u6
 }
 
 /// Claims and settles until so many have arrived or died. Some are decided about at the same time.
-async fn deliver(store: Arc<PostgresStore>, ordered: bool, stop: Arc<tokio::sync::Notify>) {
+async fn deliver(store: Arc<PostgresStore>, ordered: bool, mut stop: watch::Receiver<bool>) {
     let wanted = [Wanted { receiver: SINK, tenant: "acme".to_owned(), limit: 50, ordered }];
-    let mut stopped = false;
     loop {
+        // Whatever was put on record before the stop is seen by the claim that follows.
+        let stopped = *stop.borrow();
         let claimed = store.claim_deliveries(&wanted, NOW, NOW).await.unwrap();
         if claimed.is_empty() {
             if stopped {
                 return;
             }
             tokio::select! {
-                () = stop.notified() => stopped = true,
+                _ = stop.changed() => {}
                 () = tokio::time::sleep(Duration::from_millis(5)) => {}
             }
             continue;
@@ -138,9 +140,9 @@ async fn documents_are_assigned_and_delivered_by_many_at_once() {
     let databases = Databases::create(1).await;
     let store = open(&databases).await;
     let type_id = new_type(&store).await;
-    let stop = Arc::new(tokio::sync::Notify::new());
+    let (stop, stopped) = watch::channel(false);
     let relays: Vec<_> = [false, true, false]
-        .map(|ordered| tokio::spawn(deliver(Arc::clone(&store), ordered, Arc::clone(&stop))))
+        .map(|ordered| tokio::spawn(deliver(Arc::clone(&store), ordered, stopped.clone())))
         .into();
     let tasks: Vec<_> = (0..4)
         .map(|instance| tokio::spawn(assign(Arc::clone(&store), type_id, instance)))
@@ -149,11 +151,8 @@ async fn documents_are_assigned_and_delivered_by_many_at_once() {
     for task in tasks {
         new += task.await.unwrap();
     }
+    stop.send(true).unwrap();
     for relay in relays {
-        while !relay.is_finished() {
-            stop.notify_waiters();
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
         relay.await.unwrap();
     }
     // Half of them came four times and were one.

@@ -38,6 +38,13 @@ struct Lane {
     begin_at: Option<Instant>,
 }
 
+impl Lane {
+    /// Whether some only wait for their time.
+    fn is_held_back(&self) -> bool {
+        !self.busy && !self.waiting.is_empty()
+    }
+}
+
 /// Which deliveries a task is about, in case that it panics.
 struct Trip {
     receiver: Arc<LiveReceiver>,
@@ -209,12 +216,12 @@ impl Relay {
 
     /// Begins what has waited long enough.
     fn begin_late(&mut self) {
-        let waiting = self.lanes.iter().filter(|(_, lane)| !lane.busy && !lane.waiting.is_empty());
-        let waiting: Vec<ReceiverId> = waiting.map(|(id, _)| *id).collect();
-        for id in waiting {
+        let held_back = self.lanes.iter().filter(|(_, lane)| lane.is_held_back());
+        let held_back: Vec<ReceiverId> = held_back.map(|(id, _)| *id).collect();
+        for id in held_back {
             match find(&self.outbox, id) {
                 Some(receiver) => self.begin_waiting(&receiver),
-                // As above.
+                // It was deleted long ago. The claims end by themselves.
                 None => self.lanes.entry(id).or_default().waiting.clear(),
             }
         }
@@ -222,8 +229,8 @@ impl Relay {
 
     /// When something has to be done next, if nobody says anything.
     fn next_at(&self) -> Instant {
-        let waiting = self.lanes.values().filter(|lane| !lane.busy && !lane.waiting.is_empty());
-        waiting.filter_map(|lane| lane.begin_at).min().unwrap_or(self.look_at).min(self.look_at)
+        let held_back = self.lanes.values().filter(|lane| lane.is_held_back());
+        held_back.filter_map(|lane| lane.begin_at).fold(self.look_at, Instant::min)
     }
 
     fn spawn(&mut self, receiver: &Arc<LiveReceiver>, deliveries: Vec<Delivery>) {
