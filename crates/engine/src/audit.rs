@@ -43,7 +43,7 @@ impl Audit {
             subject: subject.to_owned(),
             detail,
         };
-        self.store.record_deed(&deed).await
+        self.store.record_deeds(&[deed]).await
     }
 
     /// What was done, with numbers, the latest first.

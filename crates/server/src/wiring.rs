@@ -72,7 +72,7 @@ pub(crate) async fn start(config: &Config, role: Role) -> anyhow::Result<(Arc<En
         entropy,
         instance: instance.clone(),
         shared_pools,
-        carrier: Arc::new(RealCarrier::new(&config.outbound)),
+        carrier: Arc::new(RealCarrier::new(&config.outbound)?),
     };
     let engine = Arc::new(Engine::start(parts, engine_settings(config)).await?);
     for tenant in &config.tenants {

@@ -11,7 +11,8 @@ use crate::time::Time;
 
 const RECORD: &str = "
     INSERT INTO deeds (at, key_id, tenant, action, subject, detail)
-    VALUES ($1, $2, $3, $4, $5, $6)";
+    SELECT deed.* FROM unnest($1::timestamptz[], $2::bigint[], $3::text[], $4::text[], $5::text[],
+                              $6::text[]) AS deed";
 
 /// A statement for the filters that there are: one that asks for every case at once could use none of
 /// their indexes. There are eight of them.
@@ -29,21 +30,19 @@ fn list_sql(filters: &[(&str, &String)]) -> String {
 #[async_trait]
 impl AuditStore for PostgresStore {
     /// Not repeated without knowing: what was done once is on record once.
-    async fn record_deed(&self, deed: &Deed) -> Result<()> {
-        self.catalogue()
-            .query(
-                Repeat::Undone,
-                RECORD,
-                &[
-                    (&Time::new(deed.at), Type::TIMESTAMPTZ),
-                    (&deed.key_id, Type::INT8),
-                    (&deed.tenant, Type::TEXT),
-                    (&deed.action, Type::TEXT),
-                    (&deed.subject, Type::TEXT),
-                    (&deed.detail, Type::TEXT),
-                ],
-            )
-            .await?;
+    async fn record_deeds(&self, deeds: &[Deed]) -> Result<()> {
+        let times: Vec<Time> = deeds.iter().map(|deed| Time::new(deed.at)).collect();
+        let keys: Vec<i64> = deeds.iter().map(|deed| deed.key_id).collect();
+        let texts = |text: fn(&Deed) -> &str| deeds.iter().map(text).collect::<Vec<_>>();
+        let params: [Param<'_>; 6] = [
+            (&times, Type::TIMESTAMPTZ_ARRAY),
+            (&keys, Type::INT8_ARRAY),
+            (&texts(|deed| &deed.tenant), Type::TEXT_ARRAY),
+            (&texts(|deed| &deed.action), Type::TEXT_ARRAY),
+            (&texts(|deed| &deed.subject), Type::TEXT_ARRAY),
+            (&texts(|deed| &deed.detail), Type::TEXT_ARRAY),
+        ];
+        self.catalogue().query(Repeat::Undone, RECORD, &params).await?;
         Ok(())
     }
 

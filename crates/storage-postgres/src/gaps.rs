@@ -14,8 +14,8 @@ use crate::time::Time;
 
 /// Every column that is read of a gap. They are named, because a later release may add some while this
 /// one has its statements prepared.
-pub(crate) const COLUMNS: &str = "id, type_id, period, start, stop, reason, detected_at, instance,
-    closed_at, signed_by, signed_at, sign_note";
+pub(crate) const COLUMNS: &str = "id, type_id, period, start, stop, reason, detected_at, lost_at,
+    instance, closed_at, signed_by, signed_at, sign_note";
 
 // What a filter lets through. Serials are below 2^63, so bounds that are not given let all through.
 const MATCHES: &str = "
@@ -59,6 +59,7 @@ pub(crate) fn read_gap(row: &Row) -> Result<Gap> {
         span: read_span(row)?,
         reason: reason.ok_or_else(|| corrupt(format!("a gap has the unknown reason {name:?}")))?,
         detected_at: row.get::<_, Time>("detected_at").0,
+        lost_at: read_time(row, "lost_at"),
         instance: row.get("instance"),
         closed_at: read_time(row, "closed_at"),
         sign_off,

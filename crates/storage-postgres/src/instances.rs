@@ -11,7 +11,8 @@ use crate::database::Repeat;
 
 // A row without a node is an instance that is gone: its node is another's.
 const RENEW: &str = "
-    UPDATE instances SET expires_at = clock_timestamp() + $2 * interval '1 millisecond'
+    UPDATE instances SET expires_at = clock_timestamp() + $2 * interval '1 millisecond',
+        seen_at = clock_timestamp()
     WHERE name = $1 AND node IS NOT NULL RETURNING name";
 
 /// A lease for the database. One that is too long to count is as good as endless.

@@ -43,6 +43,7 @@ pub(crate) const SHARD: Series = Series {
         migration!("shard", "0008_documents", older_may_run: true),
         migration!("shard", "0009_assigning", older_may_run: true),
         migration!("shard", "0010_reconciling", older_may_run: true),
+        migration!("shard", "0011_losses", older_may_run: true),
     ],
 };
 
@@ -53,6 +54,7 @@ pub(crate) const CATALOGUE: Series = Series {
         migration!("catalogue", "0001_first_tables", older_may_run: false),
         migration!("catalogue", "0002_functions", older_may_run: false),
         migration!("catalogue", "0003_receivers_and_deeds", older_may_run: true),
+        migration!("catalogue", "0004_last_seen", older_may_run: true),
     ],
 };
 

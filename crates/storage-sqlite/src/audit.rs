@@ -57,9 +57,11 @@ fn list(connection: &Connection, filter: &DeedFilter) -> StepResult<Vec<(i64, De
 
 #[async_trait]
 impl AuditStore for SqliteStore {
-    async fn record_deed(&self, deed: &Deed) -> Result<()> {
-        let deed = deed.clone();
-        self.writer.run(move |connection| record(connection, &deed)).await
+    async fn record_deeds(&self, deeds: &[Deed]) -> Result<()> {
+        let deeds = deeds.to_vec();
+        self.writer
+            .run(move |connection| deeds.iter().try_for_each(|deed| record(connection, deed)))
+            .await
     }
 
     async fn deeds(&self, filter: &DeedFilter) -> Result<Vec<(i64, Deed)>> {

@@ -11,6 +11,7 @@ use storage::{
     pool_holder,
 };
 
+use crate::draws::LiveDraw;
 use crate::error::StepResult;
 use crate::types::mark_used;
 use crate::{SqliteStore, draws, epochs, gaps};
@@ -140,7 +141,13 @@ fn is_pool(holder: &str) -> bool {
     epoch.is_some_and(|epoch| pool_holder(epoch) == holder)
 }
 
-fn close_lost(connection: &Connection, instance: &str, now: Timestamp) -> StepResult<Losses> {
+/// Pools were in the memory of the process, too, so everything was lost with that.
+fn close_lost(
+    connection: &Connection,
+    instance: &str,
+    lost_at: Option<Timestamp>,
+    now: Timestamp,
+) -> StepResult<Losses> {
     let mut losses = Losses::default();
     for lost in draws::take_lost(connection, instance)? {
         let reason = if is_pool(&lost.holder) {
@@ -151,7 +158,8 @@ fn close_lost(connection: &Connection, instance: &str, now: Timestamp) -> StepRe
             }
             GapReason::Crash
         };
-        losses.gaps.push(gaps::insert(connection, &lost.span, reason, now, &lost.holder)?);
+        let LiveDraw { span, holder, .. } = &lost;
+        losses.gaps.push(gaps::insert_lost(connection, span, reason, now, holder, lost_at)?);
     }
     Ok(losses)
 }
@@ -199,8 +207,8 @@ impl CounterStore for SqliteStore {
         _grace: Duration,
         now: Timestamp,
     ) -> Result<Losses> {
-        let instance = instance.to_owned();
-        self.writer.run(move |connection| close_lost(connection, &instance, now)).await
+        let (instance, lost_at) = (instance.to_owned(), self.last_written);
+        self.writer.run(move |connection| close_lost(connection, &instance, lost_at, now)).await
     }
 
     async fn counters(&self, type_id: TypeId) -> Result<Vec<(String, u64)>> {

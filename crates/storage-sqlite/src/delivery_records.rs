@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 use storage::{
     Attempt, DeliveryFilter, DeliveryId, DeliveryRecord, DeliveryState, DocumentKey, GapReason,
-    ReceiverId, Verdict,
+    ReceiverId, TypeId, Verdict,
 };
 
 use crate::batches::{limit, read_time};
@@ -135,6 +135,29 @@ pub(crate) fn decide(
         gaps::open_for(connection, &key, GapReason::Abandoned, now)?;
     }
     Ok(decided > 0)
+}
+
+/// Decides about documents of a type that are dead letters. Returns those that were.
+pub(crate) fn decide_documents(
+    connection: &Connection,
+    type_id: TypeId,
+    dead: &[DeliveryId],
+    verdict: Verdict,
+    now: Timestamp,
+) -> StepResult<Vec<DeliveryId>> {
+    let mut decided = Vec::with_capacity(dead.len());
+    for id in dead {
+        let is_dead = connection
+            .prepare_cached(
+                "SELECT EXISTS (SELECT 1 FROM deliveries
+                     WHERE number = ?1 AND type_id = ?2 AND type_id > 0 AND state = 'dead')",
+            )?
+            .query_one(params![number(*id), type_id.0], |row| row.get(0))?;
+        if is_dead && decide(connection, *id, verdict, now)? {
+            decided.push(*id);
+        }
+    }
+    Ok(decided)
 }
 
 /// Gives up everything that is pending for a receiver, and counts it.

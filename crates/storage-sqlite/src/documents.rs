@@ -9,7 +9,7 @@ use rusqlite::{Connection, OptionalExtension, Row, params};
 use storage::{
     Assigned, Confirmed, DeliveryId, DeliveryState, DocumentFilter, DocumentKey, DocumentOrder,
     DocumentRecord, DocumentStore, NewDocument, ReceiverId, Reservation, ReservationId,
-    ReservationOrder, Result, Span, TypeId,
+    ReservationOrder, Result, Span, TypeId, Verdict,
 };
 
 use crate::batches::limit;
@@ -117,6 +117,21 @@ impl DocumentStore for SqliteStore {
     async fn documents(&self, filter: &DocumentFilter) -> Result<Vec<DocumentRecord>> {
         let filter = filter.clone();
         self.readers.run(move |connection| list(connection, &filter)).await
+    }
+
+    async fn decide_documents(
+        &self,
+        type_id: TypeId,
+        dead: &[DeliveryId],
+        verdict: Verdict,
+        now: Timestamp,
+    ) -> Result<Vec<DeliveryId>> {
+        let dead = dead.to_vec();
+        self.writer
+            .run(move |connection| {
+                delivery_records::decide_documents(connection, type_id, &dead, verdict, now)
+            })
+            .await
     }
 
     async fn reserve(&self, order: &ReservationOrder) -> Result<Reservation> {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use storage::{DocumentKey, Gap, GapReason, IssueGroup, SignOff, Span, TypeId};
 
 use crate::batches::read_time;
@@ -14,8 +14,8 @@ use crate::time::Millis;
 /// Most serials of a closed gap, so that the look for a serial knows how far before it to begin.
 pub(crate) const CLOSED_SERIALS_MAX: u64 = 1024;
 
-pub(crate) const COLUMNS: &str = "id, type_id, period, start, stop, reason, detected_at, instance,
-    closed_at, signed_by, signed_at, signed_note";
+pub(crate) const COLUMNS: &str = "id, type_id, period, start, stop, reason, detected_at, lost_at,
+    instance, closed_at, signed_by, signed_at, signed_note";
 
 /// The span of a row that has one.
 pub(crate) fn read_span(row: &Row<'_>) -> rusqlite::Result<Span> {
@@ -41,6 +41,7 @@ pub(crate) fn read_row(row: &Row<'_>) -> StepResult<Gap> {
         span: read_span(row)?,
         reason: reason.ok_or_else(|| corrupt(format!("a gap has the unknown reason {name:?}")))?,
         detected_at: row.get::<_, Millis>("detected_at")?.0,
+        lost_at: read_time(row, "lost_at")?,
         instance: row.get("instance")?,
         closed_at: read_time(row, "closed_at")?,
         sign_off,
@@ -55,9 +56,22 @@ pub(crate) fn insert(
     now: Timestamp,
     instance: &str,
 ) -> StepResult<Gap> {
-    let (span, instance) = (span.clone(), instance.to_owned());
-    let (detected_at, closed_at, sign_off) = (now, None, None);
-    put(connection, &Gap { id: 0, span, reason, detected_at, instance, closed_at, sign_off })
+    insert_lost(connection, span, reason, now, instance, None)
+}
+
+/// Records a gap that was lost at a time.
+pub(crate) fn insert_lost(
+    connection: &Connection,
+    span: &Span,
+    reason: GapReason,
+    now: Timestamp,
+    instance: &str,
+    lost_at: Option<Timestamp>,
+) -> StepResult<Gap> {
+    let (span, instance, detected_at) = (span.clone(), instance.to_owned(), now);
+    let (closed_at, sign_off) = (None, None);
+    let gap = Gap { id: 0, span, reason, detected_at, lost_at, instance, closed_at, sign_off };
+    put(connection, &gap)
 }
 
 /// Records a gap under a number of its own.
@@ -67,8 +81,8 @@ fn put(connection: &Connection, gap: &Gap) -> StepResult<Gap> {
     connection
         .prepare_cached(&format!(
             "INSERT INTO gaps (type_id, period, start, stop, reason, detected_at, instance,
-                 closed_at, signed_by, signed_at, signed_note)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) RETURNING {COLUMNS}"
+                 closed_at, signed_by, signed_at, signed_note, lost_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) RETURNING {COLUMNS}"
         ))?
         .query_and_then(
             params![
@@ -82,7 +96,8 @@ fn put(connection: &Connection, gap: &Gap) -> StepResult<Gap> {
                 gap.closed_at.map(Millis),
                 sign_off.map(|by| by.key_id),
                 sign_off.map(|by| Millis(by.at)),
-                sign_off.map(|by| &by.note)
+                sign_off.map(|by| &by.note),
+                gap.lost_at.map(Millis)
             ],
             read_row,
         )?
@@ -173,7 +188,7 @@ fn divide(
 }
 
 /// Says that the number of a document carries nothing, and why. A number that is a gap already stays
-/// the same one, with this reason.
+/// the same one. For another reason it is another one, because somebody may have accepted the first.
 pub(crate) fn open_for(
     connection: &Connection,
     key: &DocumentKey,
@@ -181,22 +196,27 @@ pub(crate) fn open_for(
     now: Timestamp,
 ) -> StepResult<()> {
     let DocumentKey { type_id, period, serial } = key;
-    let known = connection
+    let known: Option<String> = connection
         .prepare_cached(
-            "UPDATE gaps INDEXED BY gaps_open SET reason = ?4
+            "SELECT reason FROM gaps INDEXED BY gaps_open
              WHERE type_id = ?1 AND period = ?2 AND start = ?3 AND closed_at IS NULL",
         )?
-        .execute(params![type_id.0, period, serial, reason.name()])?;
-    if known == 0 {
-        let (type_id, period) = (*type_id, period.clone());
-        let span = Span { type_id, period, serials: *serial..serial + 1 };
-        // No instance has lost it.
-        insert(connection, &span, reason, now, "")?;
+        .query_one(params![type_id.0, period, serial], |row| row.get(0))
+        .optional()?;
+    if known.as_deref() == Some(reason.name()) {
+        return Ok(());
     }
+    if known.is_some() {
+        close_for(connection, key, now)?;
+    }
+    let (type_id, period) = (*type_id, period.clone());
+    let span = Span { type_id, period, serials: *serial..serial + 1 };
+    // No instance has lost it.
+    insert(connection, &span, reason, now, "")?;
     Ok(())
 }
 
-/// Closes the gap of a document that has arrived after all.
+/// Closes the gap of a document, if there is one.
 pub(crate) fn close_for(
     connection: &Connection,
     key: &DocumentKey,

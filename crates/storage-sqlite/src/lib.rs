@@ -44,6 +44,7 @@ mod writer;
 use std::path::Path;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use rusqlite::Connection;
 use storage::{Result, Store};
 
@@ -63,18 +64,20 @@ pub struct SqliteStore {
     readers: Readers,
     writer: Writer,
     joined: Joined,
+    /// When the process before this one has last written.
+    last_written: Option<Timestamp>,
 }
 
 impl SqliteStore {
     /// Opens a directory and makes it if it is missing. It is locked until the store is closed or
     /// dropped.
     pub fn open(directory: &Path) -> Result<Self, OpenError> {
-        let Opened { file, writer, lock } = open::open(directory)?;
+        let Opened { file, writer, lock, last_written } = open::open(directory)?;
         let checkpoints = Checkpoints::start(&file)
             .map_err(|source| OpenError::Database { file: file.clone(), source })?;
         let writer = Writer::start(writer, checkpoints, lock)
             .map_err(|source| OpenError::NotWritable { directory: directory.to_owned(), source })?;
-        Ok(Self { readers: Readers::new(file), writer, joined: Joined::default() })
+        Ok(Self { readers: Readers::new(file), writer, joined: Joined::default(), last_written })
     }
 }
 

@@ -3,8 +3,9 @@
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
+use jiff::Timestamp;
 use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
 
 use crate::checkpoints::LOG_PAGES_MAX;
@@ -18,13 +19,14 @@ const LOCK: &str = "mintage.lock";
 type Migration = fn(&Connection) -> rusqlite::Result<()>;
 
 /// Each migration in its place: the first makes version 1 of an empty file.
-const MIGRATIONS: [Migration; 6] = [
+const MIGRATIONS: [Migration; 7] = [
     |file| file.execute_batch(include_str!("../migrations/0001_first_tables.sql")),
     |file| file.execute_batch(include_str!("../migrations/0002_revisions_and_holders.sql")),
     |file| file.execute_batch(include_str!("../migrations/0003_batches.sql")),
     |file| file.execute_batch(include_str!("../migrations/0004_outbox.sql")),
     codes::move_marks,
     |file| file.execute_batch(include_str!("../migrations/0006_documents.sql")),
+    |file| file.execute_batch(include_str!("../migrations/0007_losses.sql")),
 ];
 
 /// As in the first migration. Zero in a file that nobody has claimed.
@@ -47,6 +49,8 @@ pub(crate) struct Opened {
     /// Held as long as this exists. The system lets go of it when the process ends, however it
     /// ends.
     pub(crate) lock: File,
+    /// When whoever had it open before has last written.
+    pub(crate) last_written: Option<Timestamp>,
 }
 
 /// Opens a data directory for this process alone, and makes what is missing.
@@ -67,9 +71,18 @@ pub(crate) fn open(directory: &Path) -> Result<Opened, OpenError> {
         Err(TryLockError::Error(source)) => return Err(not_writable(source)),
     }
     let file = directory.join(DATABASE);
+    let last_written = last_written(&file);
     let mut writer = open_writer(&file).map_err(|error| explain(&file, error))?;
     migrate(&mut writer, &file)?;
-    Ok(Opened { file, writer, lock })
+    Ok(Opened { file, writer, lock, last_written })
+}
+
+/// When a database was last written to, which is when its log was, where it was not closed.
+fn last_written(file: &Path) -> Option<Timestamp> {
+    let modified = |path: &Path| fs::metadata(path).and_then(|found| found.modified()).ok();
+    let times = [modified(&file.with_extension("db-wal")), modified(file)];
+    let since_1970 = times.into_iter().flatten().max()?.duration_since(UNIX_EPOCH).ok()?;
+    Timestamp::from_millisecond(i64::try_from(since_1970.as_millis()).ok()?).ok()
 }
 
 /// Opens one more connection, which only reads.

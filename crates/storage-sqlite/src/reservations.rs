@@ -128,8 +128,9 @@ fn give_up(
     reservation.state = state;
     let DocumentKey { type_id, period, serial } = reservation.key.clone();
     let span = Span { type_id, period, serials: serial..serial + 1 };
+    let lost_at = now.min(reservation.expires_at);
     // No instance has lost it.
-    gaps::insert(connection, &span, reason, now, "")?;
+    gaps::insert_lost(connection, &span, reason, now, "", Some(lost_at))?;
     Ok(span)
 }
 

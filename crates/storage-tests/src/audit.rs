@@ -41,7 +41,7 @@ fn several() -> Vec<Deed> {
 
 async fn record(store: &dyn Store, deeds: &[Deed]) {
     for deed in deeds {
-        store.record_deed(deed).await.unwrap();
+        store.record_deeds(std::slice::from_ref(deed)).await.unwrap();
     }
 }
 
@@ -57,7 +57,7 @@ pub async fn a_deed_is_durable_when_it_is_recorded(fixture: &dyn Fixture) {
     };
     let deeds = [strange, deed("acme", "batch.downloaded", "17", 2)];
     for (number, deed) in deeds.iter().enumerate() {
-        store.record_deed(deed).await.unwrap();
+        store.record_deeds(std::slice::from_ref(deed)).await.unwrap();
         store = crash(fixture, store).await;
         let found = all(&*store).await;
         assert_eq!((found.len(), &found[0].1), (number + 1, deed));
@@ -149,7 +149,7 @@ pub async fn deeds_at_once_are_all_recorded(fixture: &dyn Fixture) {
             let store = Arc::clone(&store);
             tokio::spawn(async move {
                 let tenant = if task % 2 == 0 { "acme" } else { "other" };
-                store.record_deed(&deed(tenant, "batch.downloaded", "17", task)).await.unwrap();
+                store.record_deeds(&[deed(tenant, "batch.downloaded", "17", task)]).await.unwrap();
             })
         })
         .collect();

@@ -152,7 +152,8 @@ macro_rules! conformance {
                 a_document_that_arrives_late_closes_its_gap
                 a_gap_stays_until_its_document_arrives
                 a_document_that_is_abandoned_is_a_gap
-                the_reason_of_a_gap_follows_what_is_decided
+                another_reason_is_another_gap
+                only_dead_letters_are_decided_about
                 a_number_can_be_missing_more_than_once
                 abandoning_all_that_is_pending_makes_gaps
                 a_claim_that_is_over_changes_no_gap

@@ -1,6 +1,6 @@
 //! Numbers of documents that do not arrive.
 
-use storage::{Delivery, Gap, GapReason, Next, SignOff, Verdict};
+use storage::{Delivery, DeliveryId, DeliveryState, Gap, GapReason, Next, SignOff, Verdict};
 
 use crate::Fixture;
 use crate::document_support::{document, gaps_at};
@@ -85,8 +85,8 @@ pub async fn a_document_that_is_abandoned_is_a_gap(fixture: &dyn Fixture) {
     assert_eq!(history(&outbox).await, [(GapReason::Abandoned, 10, Some(30))]);
 }
 
-/// It is one gap, since it was found, whatever is decided about it.
-pub async fn the_reason_of_a_gap_follows_what_is_decided(fixture: &dyn Fixture) {
+/// What somebody has accepted is not given another reason.
+pub async fn another_reason_is_another_gap(fixture: &dyn Fixture) {
     let outbox = Outbox::open(fixture).await;
     let delivery = outbox.add("1", 5).await;
     outbox.bring(Next::Dead, 10).await;
@@ -94,12 +94,62 @@ pub async fn the_reason_of_a_gap_follows_what_is_decided(fixture: &dyn Fixture) 
     let by = SignOff { key_id: 42, at: at(11), note: "fine".to_owned() };
     outbox.store.sign_off_gap(outbox.type_id, gap.id, &by).await.unwrap();
     decide(&outbox, &delivery, Verdict::Abandon, 20).await;
-    assert_eq!(history(&outbox).await, [(GapReason::Abandoned, 10, None)]);
-    let expected = Gap { reason: GapReason::Abandoned, sign_off: Some(by), ..gap };
-    assert_eq!(gaps_at(&*outbox.store, outbox.type_id, 0).await, [expected]);
+    let mut expected = vec![(GapReason::OutboxDlq, 10, Some(20)), (GapReason::Abandoned, 20, None)];
+    assert_eq!(history(&outbox).await, expected);
+    let found = gaps_at(&*outbox.store, outbox.type_id, 0).await;
+    assert_eq!(found[0], Gap { closed_at: Some(at(20)), sign_off: Some(by), ..gap });
+    assert_eq!((&found[1].sign_off, found[1].time_of_loss()), (&None, Some(at(20))));
     decide(&outbox, &delivery, Verdict::Retry, 30).await;
     outbox.bring(Next::Dead, 40).await;
-    assert_eq!(history(&outbox).await, [(GapReason::OutboxDlq, 10, None)]);
+    expected[1].2 = Some(40);
+    expected.push((GapReason::OutboxDlq, 40, None));
+    assert_eq!(history(&outbox).await, expected);
+}
+
+/// Two people decide at the same time, or a document has arrived meanwhile.
+pub async fn only_dead_letters_are_decided_about(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    outbox.count((0..5).map(|number| document(&number.to_string())), 5).await;
+    let mut claimed = outbox.claim(10, 10).await;
+    claimed.sort_by_key(|delivery| delivery.id);
+    let ids: Vec<DeliveryId> = claimed.iter().map(|delivery| delivery.id).collect();
+    for (delivery, next) in
+        claimed.iter().zip([Next::Delivered, Next::Dead, Next::Dead, Next::Dead])
+    {
+        assert!(outbox.settle(delivery, next, 11).await);
+    }
+    let decide = async |ids: &[DeliveryId], verdict, seconds| {
+        let (store, type_id) = (&outbox.store, outbox.type_id);
+        store.decide_documents(type_id, ids, verdict, at(seconds)).await.unwrap()
+    };
+    assert_eq!(decide(&ids[1..2], Verdict::Abandon, 20).await, ids[1..2]);
+    assert_eq!(decide(&ids, Verdict::Retry, 30).await, ids[2..4]);
+    assert_eq!(decide(&ids, Verdict::Abandon, 40).await, [], "these are on their way again");
+    let unknown = DeliveryId::new(1 << 40, ids[0].shard());
+    assert_eq!(decide(&[unknown], Verdict::Retry, 41).await, []);
+    assert_eq!(decide(&[], Verdict::Retry, 42).await, []);
+    let other_type = storage::TypeId(outbox.type_id.0 + 1024);
+    let elsewhere = outbox.store.decide_documents(other_type, &ids, Verdict::Abandon, at(43)).await;
+    assert_eq!(elsewhere.unwrap(), []);
+    let states = [
+        DeliveryState::Delivered,
+        DeliveryState::Abandoned,
+        DeliveryState::Pending,
+        DeliveryState::Pending,
+        DeliveryState::Pending,
+    ];
+    for (id, expected) in ids.iter().zip(states) {
+        let (record, _) = outbox.look(*id).await;
+        assert_eq!(record.state, expected, "{id:?}");
+    }
+    assert_eq!(outbox.look(ids[2]).await.0.attempts, 0, "with all attempts");
+    assert_eq!(merged(&gaps(&*outbox.store, outbox.type_id).await), [span(outbox.type_id, 1..4)]);
+    let mut again = outbox.claim(10, 50).await;
+    again.sort_by_key(|delivery| delivery.id);
+    for delivery in &again {
+        outbox.settle(delivery, Next::Delivered, 51).await;
+    }
+    assert_eq!(merged(&gaps(&*outbox.store, outbox.type_id).await), [span(outbox.type_id, 1..2)]);
 }
 
 /// A document that has arrived may be sent once more, and get lost.

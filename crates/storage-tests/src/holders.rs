@@ -160,6 +160,7 @@ pub async fn a_pool_is_lost_when_its_epoch_has_ended(fixture: &dyn Fixture) {
     assert_eq!(held(&*store, &old).await, []);
     assert_eq!(close_lost(&*store, ME, 1001 + grace).await, Losses::default());
     if fixture.many_instances() {
+        assert_eq!(found[0].time_of_loss(), Some(at(1000)), "when the epoch ended");
         assert_eq!(merged(&close_lost(&*store, ME, 1002 + grace).await.gaps), [span(id, 10..20)]);
         assert_eq!(lost(fixture, store).await, [span(id, 0..2)]);
     }

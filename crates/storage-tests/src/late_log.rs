@@ -73,13 +73,14 @@ pub async fn a_whole_gap_can_vanish(fixture: &dyn Fixture) {
 /// Only what was handed out is no gap. What a filter rejects around it was given to nobody.
 pub async fn serials_around_late_issues_stay_gaps(fixture: &dyn Fixture) {
     let (store, id) = with_lost(fixture).await;
+    let lost_at = gaps(&*store, id).await[0].lost_at;
     let issues = vec![issue(3, 4), issue(5, 5), issue(8, 10)];
     let group = IssueGroup { span: span(id, 2..13), issues };
     store.record_issues(&[group, rejected(id, 13..16)]).await.unwrap();
     expect_gaps(&*store, id, &[(0, 3), (6, 8), (11, 20)]).await;
     for gap in gaps(&*store, id).await {
         assert_eq!((gap.reason, gap.detected_at), (GapReason::Crash, at(9)));
-        assert_eq!(gap.instance, ME);
+        assert_eq!((gap.instance.as_str(), gap.lost_at), (ME, lost_at));
     }
 }
 

@@ -26,6 +26,7 @@ pub async fn a_crash_leaves_exactly_what_was_not_accounted_for(fixture: &dyn Fix
     for gap in &found {
         assert_eq!(gap.reason, GapReason::Crash);
         assert_eq!((gap.detected_at, gap.instance.as_str()), (at(9), ME));
+        assert!(gap.time_of_loss().is_some(), "that is when it was last seen");
     }
     assert_eq!(gaps(&*store, a).await, found);
     assert_eq!(draw(&*store, a, 1).await, 15..16, "lost serials are never drawn again");

@@ -206,6 +206,7 @@ pub async fn a_number_that_is_released_is_a_gap(fixture: &dyn Fixture) {
     let found = gaps(&*outbox.store, outbox.type_id).await;
     assert_eq!(merged(&found), [span(outbox.type_id, 0..1)]);
     assert_eq!((found[0].reason, found[0].detected_at), (GapReason::ReservationReleased, at(20)));
+    assert_eq!(found[0].time_of_loss(), Some(at(20)));
     assert_eq!(outbox.draw(1).await, 1..2, "it is never drawn again");
     let confirmed = reserve(&outbox, 30).await;
     done(confirm(&outbox, &confirmed, &document("1"), 31).await);
@@ -230,9 +231,10 @@ pub async fn a_number_that_nobody_came_for_is_a_gap(fixture: &dyn Fixture) {
     let outbox = outbox.crash(fixture).await;
     let found = gaps(&*outbox.store, outbox.type_id).await;
     assert_eq!(merged(&found), [span(outbox.type_id, 0..1), span(outbox.type_id, 2..3)]);
-    for gap in &found {
+    for (gap, over) in found.iter().zip([HOLD, HOLD + 20]) {
         let why = (gap.reason, gap.detected_at);
         assert_eq!(why, (GapReason::ReservationExpired, at(HOLD + 25)));
+        assert_eq!(gap.time_of_loss(), Some(at(over)), "nobody came until then");
     }
     for (reservation, state) in reserved.iter().zip([
         ReservationState::Expired,

@@ -40,8 +40,8 @@ pub struct DeedFilter {
 /// Remembers deeds. There is no way to change or remove one.
 #[async_trait]
 pub trait AuditStore {
-    /// Takes a deed on record, durably, before it returns.
-    async fn record_deed(&self, deed: &Deed) -> Result<()>;
+    /// Takes deeds on record, all or none, durably, before it returns.
+    async fn record_deeds(&self, deeds: &[Deed]) -> Result<()>;
 
     /// Deeds with their numbers, the latest first.
     async fn deeds(&self, filter: &DeedFilter) -> Result<Vec<(i64, Deed)>>;

@@ -102,12 +102,31 @@ pub struct Gap {
     pub reason: GapReason,
     /// When it was found.
     pub detected_at: Timestamp,
+    /// When it was lost, where that was noted apart; see [`Gap::time_of_loss`].
+    pub lost_at: Option<Timestamp>,
     /// The instance that lost it.
     pub instance: String,
-    /// When it turned out to be none: its document has arrived after all.
+    /// When it was over: its document has arrived after all, or another gap with another reason has
+    /// taken its place.
     pub closed_at: Option<Timestamp>,
     /// Who has accepted it, and why.
     pub sign_off: Option<SignOff>,
+}
+
+impl Gap {
+    /// When it was lost, where that is known. What was on an instance that is gone was lost no earlier
+    /// than this: it is when the instance was last seen.
+    pub fn time_of_loss(&self) -> Option<Timestamp> {
+        let found_at_once = match self.reason {
+            GapReason::BatchCancelled
+            | GapReason::Abandoned
+            | GapReason::OutboxDlq
+            | GapReason::PoolDiscarded
+            | GapReason::ReservationReleased => true,
+            GapReason::Crash | GapReason::UntrackedLoss | GapReason::ReservationExpired => false,
+        };
+        self.lost_at.or(found_at_once.then_some(self.detected_at))
+    }
 }
 
 /// That somebody has accepted a gap.

@@ -96,8 +96,8 @@ impl Documents {
         types
     }
 
-    /// Decides about every dead letter that matches, one after the other, and says how many these were.
-    /// What was decided stays decided when a later one fails. Each decision is in the audit log first. One
+    /// Decides about every dead letter that matches, page by page, and says how many these were. What was
+    /// decided stays decided when a later page fails. That somebody wants it is in the audit log first. One
     /// whose sink was deleted can only be given up.
     pub async fn settle(
         &self,
@@ -107,16 +107,9 @@ impl Documents {
         let (mut after, mut settled) = (None, 0);
         loop {
             let dead = self.dead_letters(wanted, after, PAGE).await?;
-            for (record, live) in &dead {
-                let sink = record.delivery.content.receiver;
-                // Nobody would ever get it.
-                if decision.verdict == Verdict::Retry && self.sinks.receivers.by_id(sink).is_none()
-                {
-                    continue;
-                }
-                self.record_decision(record, live, decision).await?;
-                let id = record.delivery.id;
-                settled += u64::from(self.outbox.decide(id, decision.verdict).await?);
+            for of_type in dead.chunk_by(|(one, _), (next, _)| one.key.type_id == next.key.type_id)
+            {
+                settled += self.settle_of_type(of_type, decision).await?;
             }
             match dead.last() {
                 Some((last, _)) if dead.len() == PAGE => {
@@ -127,24 +120,43 @@ impl Documents {
         }
     }
 
-    async fn record_decision(
+    /// Decides about dead letters of one type.
+    async fn settle_of_type(
         &self,
-        record: &DocumentRecord,
-        live: &LiveType,
+        dead: &[(DocumentRecord, Arc<LiveType>)],
         decision: Decision<'_>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<u64, StoreError> {
+        let is_wanted = |record: &DocumentRecord| {
+            // Without its sink nobody would ever get it.
+            decision.verdict == Verdict::Abandon
+                || self.sinks.receivers.by_id(record.delivery.content.receiver).is_some()
+        };
+        let (mut ids, mut deeds) = (Vec::new(), Vec::new());
+        for (record, live) in dead.iter().filter(|(record, _)| is_wanted(record)) {
+            ids.push(record.delivery.id);
+            deeds.push(self.deed(record, live, decision));
+        }
+        let Some((first, _)) = dead.first().filter(|_| !ids.is_empty()) else { return Ok(0) };
+        let store = &self.common.store;
+        store.record_deeds(&deeds).await?;
+        let (type_id, now) = (first.key.type_id, self.common.now());
+        let decided = store.decide_documents(type_id, &ids, decision.verdict, now).await?;
+        self.outbox.wake();
+        Ok(decided.len() as u64)
+    }
+
+    fn deed(&self, record: &DocumentRecord, live: &LiveType, decision: Decision<'_>) -> Deed {
         let action = match decision.verdict {
             Verdict::Retry => "document.retried",
             Verdict::Abandon => "document.abandoned",
         };
-        let deed = Deed {
+        Deed {
             at: self.common.now(),
             key_id: decision.key_id,
             tenant: live.stored().id_type.tenant().to_owned(),
             action: action.to_owned(),
             subject: subject(live, &record.delivery.content.key),
             detail: json!({"reason": decision.reason}).to_string(),
-        };
-        self.common.store.record_deed(&deed).await
+        }
     }
 }

@@ -173,12 +173,17 @@ pub(crate) fn letter(
     };
     let in_force = receiver.secrets.iter().filter(|secret| secret.is_in_force(now));
     let secrets = in_force.map(|secret| &secret.key);
-    let mut headers = signing::headers(&content.key, now, &content.body, secrets);
-    if delivery.document.is_some() {
-        headers.push(("idempotency-key", content.key.clone()));
-        headers.push(("mintage-project", receiver.tenant().to_owned()));
-        headers.push(("mintage-type", content.subject.clone()));
+    if delivery.document.is_none() {
+        let headers = signing::headers(&content.key, now, &content.body, secrets);
+        return Some(Letter { method: Method::Post, url, headers, body: content.body.clone() });
     }
+    let (project, type_name) = (receiver.tenant(), content.subject.as_str());
+    // Types can have equal IDs, and what is signed must say which one is meant.
+    let message = format!("{project}/{type_name}/{}", content.key);
+    let mut headers = signing::headers(&message, now, &content.body, secrets);
+    headers.push(("idempotency-key", content.key.clone()));
+    headers.push(("mintage-project", project.to_owned()));
+    headers.push(("mintage-type", type_name.to_owned()));
     Some(Letter { method: Method::Post, url, headers, body: content.body.clone() })
 }
 

@@ -27,8 +27,8 @@ use super::request::{JsonBody, as_caller, post_once, read_json};
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeadQuery {
-    /// The tenant; all that the key may see where it is left out.
-    #[serde(default)]
+    /// The tenant; all that the key may see where it is left out. `project` is the same.
+    #[serde(default, alias = "project")]
     tenant: Option<String>,
     /// Only of this ID type.
     #[serde(default, rename = "type")]
@@ -221,7 +221,8 @@ async fn find(
 #[derive(Debug, Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DeadLettersQuery {
-    /// The tenant; all that the key may see where it is left out.
+    /// The tenant; all that the key may see where it is left out. `project` is the same.
+    #[serde(alias = "project")]
     tenant: Option<String>,
     /// Only of this ID type.
     #[serde(rename = "type")]

@@ -33,7 +33,7 @@ pub(crate) struct AssignBody<'a> {
     #[serde(rename = "type")]
     #[schema(example = "9012")]
     type_name: String,
-    /// What is delivered: any JSON. Either this or `documents`.
+    /// What is delivered: any JSON but null. Either this or `documents`.
     #[serde(default, borrow)]
     #[schema(value_type = Option<Object>)]
     payload: Option<&'a RawValue>,
@@ -50,7 +50,7 @@ pub(crate) struct AssignBody<'a> {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct OneBody<'a> {
-    /// What is delivered: any JSON.
+    /// What is delivered: any JSON but null.
     #[serde(borrow)]
     #[schema(value_type = Object)]
     pub(super) payload: &'a RawValue,
@@ -262,6 +262,9 @@ pub(super) fn read_document(
 }
 
 fn check(app: &App, document: &OneBody<'_>) -> Result<(), Problem> {
+    if document.payload.get() == "null" {
+        return Err(Problem::invalid("A payload may be any JSON but null."));
+    }
     let (bytes, max) = (document.payload.get().len(), app.payload_max);
     if bytes > max {
         let detail = format!("A payload may have {max} bytes; one has {bytes}.");

@@ -21,6 +21,9 @@ use super::paging::PageQuery;
 use super::problem::Problem;
 use super::request::{JsonBody, as_caller, post_once, read_json, read_number};
 
+/// Serials that are tried for the first and the last ID of a gap.
+const RENDERED_MAX: usize = 1000;
+
 /// Gaps that are read at once for a file.
 const ROWS_AT_ONCE: u32 = 1000;
 
@@ -40,7 +43,8 @@ pub(crate) struct GapsQuery {
     to: Option<u64>,
     /// Only with this reason, or one of several with commas in between.
     reason: Option<String>,
-    /// `true`: also those that are closed, because their documents have arrived after all.
+    /// `true`: also those that are over, because their documents have arrived after all, or the reason is
+    /// another one.
     #[serde(default)]
     closed: bool,
     /// `json`, or `csv` for all of them as a file.
@@ -58,10 +62,10 @@ pub(crate) struct GapRangeBody {
     last: String,
     /// How many.
     count: u64,
-    /// The first serial as an ID, as it would be written when the gap was found; null if a filter rejects
-    /// it.
+    /// The first ID, as it would be written when the gap was found. A filter may reject serials, so it is
+    /// the one of the first serial that has one; null if none of the first thousand has.
     first_id: Option<String>,
-    /// The last one.
+    /// The last one, in the same way.
     last_id: Option<String>,
     /// The counter within the type.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -73,9 +77,13 @@ pub(crate) struct GapRangeBody {
     /// When it was found.
     #[schema(value_type = String, format = DateTime)]
     detected_at: Timestamp,
+    /// When it was lost, where that is known. What was on an instance that is gone was lost no earlier: it
+    /// is when the instance was last seen.
+    #[schema(value_type = Option<String>, format = DateTime)]
+    lost_at: Option<Timestamp>,
     /// The instance that lost it, where one did.
     instance: Option<String>,
-    /// When it turned out to be none: its document has arrived after all.
+    /// When it was over: its document has arrived after all, or it is a gap for another reason since then.
     #[schema(value_type = Option<String>, format = DateTime)]
     closed_at: Option<Timestamp>,
     /// Who has accepted it, and why.
@@ -108,18 +116,24 @@ impl SignOffBody {
 
 impl GapRangeBody {
     fn new(gap: Gap, live: &LiveType, engine: &Engine) -> Self {
+        let lost_at = gap.time_of_loss();
         let serials = gap.span.serials;
         let last = serials.end.saturating_sub(1);
         let id = |serial| written(live, &gap.span.period, serial, gap.detected_at);
+        let (first_id, last_id) = (
+            serials.clone().take(RENDERED_MAX).find_map(id),
+            serials.clone().rev().take(RENDERED_MAX).find_map(id),
+        );
         Self {
             id: gap.id.to_string(),
             first: serials.start.to_string(),
             last: last.to_string(),
             count: serials.end - serials.start,
-            first_id: id(serials.start),
-            last_id: id(last),
+            first_id,
+            last_id,
             reason: gap.reason,
             detected_at: gap.detected_at,
+            lost_at,
             instance: Some(gap.instance).filter(|instance| !instance.is_empty()),
             closed_at: gap.closed_at,
             signed_off: gap.sign_off.map(|sign_off| SignOffBody::new(sign_off, engine)),
@@ -127,9 +141,10 @@ impl GapRangeBody {
         }
     }
 
-    fn columns(&self, live: &LiveType) -> [String; 17] {
+    fn columns(&self, live: &LiveType) -> [String; 18] {
         let id_type = &live.stored().id_type;
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
+        let time = |at: Option<Timestamp>| at.map_or_else(String::new, |at| at.to_string());
         let signed = self.signed_off.as_ref();
         [
             id_type.tenant().to_owned(),
@@ -142,8 +157,9 @@ impl GapRangeBody {
             text(&self.last_id),
             self.reason.name().to_owned(),
             self.detected_at.to_string(),
+            time(self.lost_at),
             text(&self.instance),
-            self.closed_at.map_or_else(String::new, |at| at.to_string()),
+            time(self.closed_at),
             self.id.clone(),
             signed.map_or_else(String::new, |signed| text(&signed.key)),
             signed.map_or_else(String::new, |signed| text(&signed.key_name)),
@@ -155,7 +171,7 @@ impl GapRangeBody {
 
 /// The heads of the columns, in the same order.
 const HEADS: &str = "project,type,period,first,last,count,first_id,last_id,reason,detected_at,\
-    instance,closed_at,gap,signed_off_by,signed_off_by_name,signed_off_at,note\r\n";
+    lost_at,instance,closed_at,gap,signed_off_by,signed_off_by_name,signed_off_at,note\r\n";
 
 /// A serial as an ID: on the first day of its period, or on the day on which its gap was found.
 fn written(live: &LiveType, period: &str, serial: u64, detected_at: Timestamp) -> Option<String> {
@@ -200,6 +216,9 @@ pub(crate) async fn list(
         let tenant = caller.tenant(query.project.as_deref())?;
         let live = app.engine.catalogue.find(&tenant, &query.type_name)?;
         let limit = page.limit()?;
+        if query.from > query.to.or(query.from) {
+            return Err(Problem::invalid("from must not be behind to."));
+        }
         let wrong = |_| Problem::invalid("after must be the next of the page before.");
         let after = page.after.as_deref().map(str::parse).transpose().map_err(wrong)?;
         let filter = GapFilter {

@@ -47,7 +47,7 @@ pub(crate) struct EventBody {
     #[schema(value_type = String, format = DateTime)]
     at: Timestamp,
     /// `issued`, `reserved`, `assigned`, `attempt_failed`, `committed`, `dead_lettered`, `abandoned`,
-    /// `retry_ordered`, `abandon_ordered`, `gap_found`, `gap_closed` or `gap_signed_off`.
+    /// `retry_ordered`, `abandon_ordered`, `lost`, `gap_found`, `gap_closed` or `gap_signed_off`.
     event: &'static str,
     /// The counter within a type that starts again.
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -197,6 +197,8 @@ impl Story<'_> {
         let event =
             |at, event, detail| EventBody { at, event, period: period(), key: None, detail };
         let reason = Some(gap.reason.name().to_owned());
+        let lost_at = gap.time_of_loss().filter(|lost_at| *lost_at != gap.detected_at);
+        events.extend(lost_at.map(|at| event(at, "lost", reason.clone())));
         events.push(event(gap.detected_at, "gap_found", reason.clone()));
         events.extend(gap.closed_at.map(|at| event(at, "gap_closed", reason)));
         if let Some(signed) = &gap.sign_off {

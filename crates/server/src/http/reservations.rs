@@ -78,7 +78,7 @@ impl ReservationBody {
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ConfirmBody<'a> {
-    /// What is delivered: any JSON.
+    /// What is delivered: any JSON but null.
     #[serde(borrow)]
     #[schema(value_type = Object)]
     payload: &'a RawValue,

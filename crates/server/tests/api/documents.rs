@@ -163,6 +163,8 @@ fn what_cannot_be_taken_is_refused() {
         json!({"type": "order"}),
         json!({"type": "order", "documents": []}),
         json!({"type": "order", "documents": [1]}),
+        json!({"type": "order", "payload": null}),
+        json!({"type": "order", "documents": [{"payload": null}]}),
         json!({"type": "order", "documents": vec![json!({"payload": 1}); 4]}),
         json!({"type": "order", "payload": 1, "documents": [{"payload": 1}]}),
         json!({"type": "order", "client_reference": "a", "documents": [{"payload": 1}]}),

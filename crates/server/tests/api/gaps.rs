@@ -45,6 +45,7 @@ fn gaps_are_listed_with_reasons_and_totals() {
     assert_eq!((&gap["first_id"], &gap["count"]), (&json!("ORD-3"), &json!(1)));
     assert_eq!(gap["reason"], "reservation_released");
     assert!(gap["detected_at"].is_string() && gap["signed_off"].is_null(), "{gap}");
+    assert_eq!(gap["lost_at"], gap["detected_at"], "somebody gave it up");
     let page = list(client, "&limit=2");
     assert_eq!((page["gaps"].as_array().unwrap().len(), &page["total"]), (2, &json!(5)));
     let rest = list(client, &format!("&after={}", page["next"].as_str().unwrap()));
@@ -53,7 +54,7 @@ fn gaps_are_listed_with_reasons_and_totals() {
     assert_eq!(list(client, "&from=2&to=3")["total"], 2);
     assert_eq!(list(client, "&reason=crash,reservation_released")["total"], 5);
     assert_eq!(list(client, "&reason=crash")["total"], 0);
-    for query in ["&reason=bad", "&format=pdf", "&after=x", "&limit=0"] {
+    for query in ["&reason=bad", "&format=pdf", "&after=x", "&limit=0", "&from=3&to=2"] {
         client.get(&format!("/api/v1/ids/gaps?type=order{query}")).problem(422, "invalid_request");
     }
     client.get("/api/v1/ids/gaps?type=none").problem(404, "unknown_type");

@@ -8,8 +8,9 @@ use crate::support::bucket::{ACCESS_KEY_ID, Bucket, REGION, SECRET};
 use crate::support::receiver::Receiver;
 use crate::support::sinks::{
     address, assign, directory, document, files, gaps, home, root, wait_for_files, wait_for_state,
+    with_sinks_nearby,
 };
-use crate::support::{Client, wait_until};
+use crate::support::{Client, Home, wait_until};
 
 fn dead_letters(client: &Client, query: &str) -> Vec<Value> {
     let reply = client.get(&format!("/api/v1/dead-letters?{query}"));
@@ -33,7 +34,8 @@ fn an_address_is_sent_documents_that_are_signed() {
     assert!(message.is_signed_with(&secret), "{message:?}");
     assert_eq!(message.body, json!({"amount": 1.50}));
     assert_eq!(message.text, r#"{"amount":1.5}"#, "as the client has written it");
-    assert_eq!((message.header("idempotency-key"), message.header("webhook-id")), (&*id, &*id));
+    assert_eq!(message.header("idempotency-key"), id);
+    assert_eq!(message.header("webhook-id"), format!("default/order/{id}"), "this is signed");
     assert_eq!(message.header("mintage-project"), "default");
     assert_eq!(message.header("mintage-type"), "order");
     assert_eq!(message.header("content-type"), "application/json");
@@ -101,6 +103,65 @@ fn what_a_sink_rejects_is_a_dead_letter_at_once() {
     assert_eq!(deeds["deeds"][0]["subject"], format!("default/order/{id}"));
     assert_eq!(deeds["deeds"][0]["detail"]["reason"], "the sink was mended");
     assert_eq!(decide(client, "retry", &order), 0, "it has arrived");
+}
+
+/// Sinks that do not know what to do with a document, or say that it is elsewhere.
+#[test]
+fn nobody_is_led_elsewhere_and_what_is_gone_is_a_dead_letter() {
+    let (receiver, elsewhere, server) = (Receiver::new(), Receiver::new(), home().start());
+    let client = server.client();
+    address(client, "erp", &receiver, &json!({}));
+    receiver.answer_with(302, "location", &elsewhere.url());
+    let id = assign(client, "order", &json!(1));
+    wait_until("the failure is on record", || document(client, &id)["last_error"].is_string());
+    assert_eq!(document(client, &id)["state"], "PENDING", "it may be mended");
+    receiver.answer(410);
+    wait_for_state(client, &id, "DEAD_LETTER");
+    assert!(elsewhere.messages().is_empty());
+}
+
+/// A receiver that remembers what it has got must not take one for the other.
+#[test]
+fn equal_ids_of_two_types_are_told_apart() {
+    let receiver = Receiver::new();
+    let types = "
+id_types:
+  - { name: a, sequence: { template: '{seq}' } }
+  - { name: b, sequence: { template: '{seq}' } }
+";
+    let server = with_sinks_nearby(Home::new().with_config(types)).start();
+    let secret = address(server.client(), "erp", &receiver, &json!({}));
+    for type_name in ["a", "b"] {
+        assert_eq!(assign(server.client(), type_name, &json!(type_name)), "1");
+    }
+    let mut messages = receiver.wait_for(2);
+    messages.sort_by_key(|message| message.text.clone());
+    for (message, type_name) in messages.iter().zip(["a", "b"]) {
+        assert!(message.is_signed_with(&secret), "{message:?}");
+        assert_eq!(message.header("webhook-id"), format!("default/{type_name}/1"));
+        assert_eq!(message.header("idempotency-key"), "1");
+    }
+}
+
+#[test]
+fn what_somebody_has_accepted_keeps_its_reason() {
+    let (receiver, server) = (Receiver::new(), home().start());
+    let client = server.client();
+    address(client, "erp", &receiver, &json!({}));
+    receiver.answer(422);
+    let id = assign(client, "order", &json!(1));
+    wait_for_state(client, &id, "DEAD_LETTER");
+    let gap = gaps(client, "order").remove(0);
+    let path = format!("/api/v1/ids/gaps/{}/sign-off", gap["id"].as_str().unwrap());
+    client.post(&path, &json!({"type": "order", "note": "will be retried"}));
+    assert_eq!(decide(client, "abandon", &json!({"document": id, "project": "default"})), 1);
+    let found = gaps(client, "order");
+    assert_eq!((&found[0]["reason"], found.len()), (&json!("outbox_dlq"), 2));
+    assert_eq!(found[0]["signed_off"]["note"], "will be retried");
+    assert_eq!(found[0]["closed_at"], found[1]["detected_at"]);
+    assert_eq!((&found[1]["reason"], &found[1]["signed_off"]), (&json!("abandoned"), &Value::Null));
+    assert_eq!(found[1]["lost_at"], found[1]["detected_at"]);
+    assert!(dead_letters(client, "project=default").is_empty());
 }
 
 #[test]
@@ -198,9 +259,15 @@ fn what_fails_too_often_is_a_dead_letter_and_can_be_given_up() {
     assert_eq!(given_up["state"], "ABANDONED");
     assert_eq!(decide(client, "abandon", &json!({"type": "order"})), 2);
     let found = gaps(client, "order");
-    let reasons: Vec<_> = found.iter().map(|gap| &gap["reason"]).collect();
-    assert_eq!(reasons, ["abandoned"; 3]);
+    let (over, open): (Vec<_>, Vec<_>) = found.iter().partition(|gap| gap["closed_at"].is_string());
+    let reasons =
+        |gaps: &[&Value]| gaps.iter().map(|gap| gap["reason"].clone()).collect::<Vec<_>>();
+    assert_eq!(
+        (reasons(&over), reasons(&open)),
+        (vec![json!("outbox_dlq"); 3], vec![json!("abandoned"); 3])
+    );
     assert!(dead_letters(client, "").is_empty());
+    assert_eq!(decide(client, "retry", &json!({"document": ids[1]})), 0, "that was for good");
     client
         .post("/api/v1/dead-letters/abandon", &json!({"reason": "\u{7}"}))
         .problem(422, "invalid_request");
@@ -243,6 +310,24 @@ fn what_is_pending_survives_a_crash() {
     // What was drawn ahead and not used is explained.
     let next = assign(server.client(), "order", &json!("next"));
     assert!(!ids.contains(&next));
+}
+
+/// It may be a disk that somebody has unplugged.
+#[test]
+fn what_the_directories_are_in_is_not_made_again() {
+    let home = home();
+    let server = home.start();
+    let client = server.client();
+    directory(client, "archive", &json!({}));
+    let (here, away) = (root(&home), root(&home).with_file_name("away"));
+    fs::rename(&here, &away).unwrap();
+    let id = assign(client, "order", &json!(1));
+    wait_until("the failure is on record", || document(client, &id)["last_error"].is_string());
+    let error = document(client, &id)["last_error"].clone();
+    assert_eq!(error, "the server's outbound.directory is not there");
+    assert!(!here.exists());
+    fs::rename(&away, &here).unwrap();
+    wait_for_state(client, &id, "COMMITTED");
 }
 
 #[test]

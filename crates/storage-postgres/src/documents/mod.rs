@@ -4,6 +4,7 @@
 mod assign;
 mod columns;
 mod counter;
+mod dead;
 mod records;
 mod reservations;
 mod usual;
@@ -13,8 +14,9 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use storage::{
-    Assigned, Confirmed, DocumentFilter, DocumentOrder, DocumentRecord, DocumentStore, NewDocument,
-    ReceiverId, Reservation, ReservationId, ReservationOrder, Result, Span, TypeId,
+    Assigned, Confirmed, DeliveryId, DocumentFilter, DocumentOrder, DocumentRecord, DocumentStore,
+    NewDocument, ReceiverId, Reservation, ReservationId, ReservationOrder, Result, Span, TypeId,
+    Verdict,
 };
 
 pub(crate) use counter::Stands;
@@ -39,6 +41,16 @@ impl DocumentStore for PostgresStore {
 
     async fn documents(&self, filter: &DocumentFilter) -> Result<Vec<DocumentRecord>> {
         self.list_documents(filter).await
+    }
+
+    async fn decide_documents(
+        &self,
+        type_id: TypeId,
+        dead: &[DeliveryId],
+        verdict: Verdict,
+        now: Timestamp,
+    ) -> Result<Vec<DeliveryId>> {
+        self.decide_dead(type_id, dead, verdict, Time::new(now)).await
     }
 
     async fn reserve(&self, order: &ReservationOrder) -> Result<Reservation> {

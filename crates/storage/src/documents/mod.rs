@@ -11,6 +11,7 @@ pub use self::plan::{KnownDocument, KnownDocuments, Plan};
 
 use crate::{
     Delivery, DeliveryId, DeliveryRecord, DeliveryState, ReceiverId, Render, Result, Span, TypeId,
+    Verdict,
 };
 
 /// A document that needs a number.
@@ -239,6 +240,18 @@ pub trait DocumentStore {
 
     /// Documents, the latest first.
     async fn documents(&self, filter: &DocumentFilter) -> Result<Vec<DocumentRecord>>;
+
+    /// Decides about documents of a type that are dead letters, all in one step, and returns those that
+    /// were. Whatever is none (any more) stays as it is: it is on its way again, has arrived or was given
+    /// up. A retry makes them due at once, with all attempts. Abandoned ones are given up for good, and
+    /// their numbers are gaps with reason `abandoned`.
+    async fn decide_documents(
+        &self,
+        type_id: TypeId,
+        dead: &[DeliveryId],
+        verdict: Verdict,
+        now: Timestamp,
+    ) -> Result<Vec<DeliveryId>>;
 
     /// Holds a number. [`StoreError::Stale`](crate::StoreError) if the type has another revision or the
     /// number is not with the holder.

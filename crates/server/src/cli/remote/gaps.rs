@@ -77,8 +77,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
                 io::copy(&mut file.into_body().into_reader(), &mut io::stdout().lock())?;
                 return Ok(ExitCode::SUCCESS);
             }
-            let columns =
-                ["id", "first_id", "last_id", "count", "reason", "detected_at", "closed_at"];
+            let columns = [
+                "id",
+                "first_id",
+                "last_id",
+                "count",
+                "reason",
+                "lost_at",
+                "detected_at",
+                "closed_at",
+            ];
             print_list(&args.server, client.list(&path, "gaps")?, &columns)?;
         }
         What::SignOff { id_type, gap, note } => {
