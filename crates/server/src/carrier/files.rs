@@ -45,9 +45,9 @@ pub(super) fn write_order(
     root: &Path,
     order: &WriteOrder,
 ) -> Result<Vec<Result<(), String>>, String> {
-    let tenant = file_name(&order.tenant).map_err(|error| error.to_string())?;
+    let tenant = file_name(&order.tenant).map_err(|error| reason(&error))?;
     let directory = root.join(tenant).join(&order.directory);
-    fs::create_dir_all(&directory).map_err(|error| error.to_string())?;
+    fs::create_dir_all(&directory).map_err(|error| reason(&error))?;
     Ok(write_all(root, &directory, &order.files, order.in_order))
 }
 
@@ -84,7 +84,13 @@ fn write_all(
             }
         }
     }
-    results.into_iter().map(|result| result.map_err(|error| error.to_string())).collect()
+    results.into_iter().map(|result| result.map_err(|error| reason(&error))).collect()
+}
+
+/// What is wrong, without the path, which is nobody else's business.
+fn reason(error: &io::Error) -> String {
+    let inner = error.get_ref().and_then(|inner| inner.source());
+    inner.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
 /// Directories that files were written to.

@@ -44,10 +44,16 @@ pub(crate) struct RealCarrier {
 }
 
 impl RealCarrier {
-    pub(crate) fn new(config: &OutboundConfig) -> Self {
+    /// Makes the directory of sinks, if it is missing.
+    pub(crate) fn new(config: &OutboundConfig) -> anyhow::Result<Self> {
+        if let Some(directory) = &config.directory {
+            std::fs::create_dir_all(directory).with_context(|| {
+                format!("cannot make outbound.directory {}", directory.display())
+            })?;
+        }
         let policy = Policy { private_addresses: config.private_addresses };
         let (root_file, directory) = (config.tls_root_file.clone(), config.directory.clone());
-        Self { policy, root_file, directory, client: OnceCell::new() }
+        Ok(Self { policy, root_file, directory, client: OnceCell::new() })
     }
 
     async fn client(&self) -> anyhow::Result<&Client> {
@@ -66,8 +72,13 @@ impl Carrier for RealCarrier {
     }
 
     fn check_directory(&self, name: &str) -> Result<(), String> {
-        if self.directory.is_none() {
-            return Err("this server's configuration has no outbound.directory".to_owned());
+        match &self.directory {
+            None => return Err("this server's configuration has no outbound.directory".to_owned()),
+            // It is not made again: what belongs there may only be away, and would be found in two places.
+            Some(root) if !root.is_dir() => {
+                return Err("the server's outbound.directory is not there".to_owned());
+            }
+            Some(_) => {}
         }
         files::check_directory(name)
     }
