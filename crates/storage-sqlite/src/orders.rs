@@ -25,7 +25,7 @@ pub(crate) fn order(connection: &Connection, order: &BatchOrder) -> StepResult<O
     if let Some(key) = &order.order_key
         && let Some(batch) = batches::find_ordered(connection, key)?
     {
-        return Ok(Ordered::Done(batch));
+        return Ok(if batch.is_of(order) { Ordered::Done(batch) } else { Ordered::OtherOrder });
     }
     let BatchOrder { type_id, count, bounds, .. } = *order;
     counters::check_revision(connection, type_id, order.revision)?;

@@ -315,6 +315,7 @@ macro_rules! conformance {
                 all_fields_of_a_batch_come_back_after_reopening
                 a_derived_batch_is_complete_at_once
                 the_same_order_again_gives_the_same_batch
+                another_order_with_the_same_key_is_refused
             }
             ordering {
                 documents_are_claimed_in_order_of_creation

@@ -277,3 +277,35 @@ pub async fn the_same_order_again_gives_the_same_batch(fixture: &dyn Fixture) {
     let later = store.batches_of_type(id, other.serials.start).await.unwrap();
     assert_eq!(later.iter().map(|batch| batch.id).collect::<Vec<_>>(), [other.id, without.id]);
 }
+
+/// What the service decides for an order may change between two tries, and what the client asks for may
+/// not.
+pub async fn another_order_with_the_same_key_is_refused(fixture: &dyn Fixture) {
+    let store = open(fixture).await;
+    let (id, other) = (new_sequence(&*store, "code").await, new_sequence(&*store, "other").await);
+    let order = BatchOrder {
+        order_key: Some("one".to_owned()),
+        name: Some("spring".to_owned()),
+        metadata: Some("{}".to_owned()),
+        notify: Some("[]".to_owned()),
+        ..batch_order(id, 7)
+    };
+    let first = ordered(&*store, &order).await;
+    let text = || Some("another".to_owned());
+    for refused in [
+        BatchOrder { count: 8, ..order.clone() },
+        BatchOrder { type_id: other, ..order.clone() },
+        BatchOrder { name: text(), ..order.clone() },
+        BatchOrder { name: None, ..order.clone() },
+        BatchOrder { metadata: text(), ..order.clone() },
+        BatchOrder { notify: text(), ..order.clone() },
+        BatchOrder { notify: None, ..order.clone() },
+    ] {
+        assert_eq!(store.order_batch(&refused).await.unwrap(), Ordered::OtherOrder, "{refused:?}");
+    }
+    let later = BatchOrder { chunk_serials: CHUNK + 1, now: at(9), key_id: 8, ..order };
+    assert_eq!(ordered(&*store, &later).await, first);
+    assert_eq!(store.counters(id).await.unwrap(), [(String::new(), 7)]);
+    assert_eq!(store.counters(other).await.unwrap(), []);
+    assert_eq!(store.batches_of_type(id, 0).await.unwrap(), [first]);
+}

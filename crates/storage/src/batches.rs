@@ -123,7 +123,8 @@ pub struct BatchOrder {
     /// Whom to tell when it comes to an end: JSON, as text.
     pub notify: Option<String>,
     /// What makes a repeated order the same one, across all callers. One that is on record comes back
-    /// as it is now, and nothing is drawn.
+    /// as it is now, and nothing is drawn. With another order on record it is
+    /// [refused](Ordered::OtherOrder).
     pub order_key: Option<String>,
     /// Batches of the tenant that may be under way, this one included.
     pub active_max: u64,
@@ -140,6 +141,8 @@ pub struct BatchOrder {
 pub enum Ordered {
     /// It is on record.
     Done(Batch),
+    /// Another order is on record under its key.
+    OtherOrder,
     /// The counter cannot give so many; it has given so many so far.
     NoRoom {
         /// Serials drawn so far.
@@ -211,6 +214,16 @@ impl Batch {
     /// How many codes were ordered.
     pub fn count(&self) -> u64 {
         self.serials.end - self.serials.start
+    }
+
+    /// Whether it is what an order asks for. What the service decides, such as the size of a chunk, may
+    /// be another by now.
+    pub fn is_of(&self, order: &BatchOrder) -> bool {
+        self.type_id == order.type_id
+            && self.count() == order.count
+            && self.name == order.name
+            && self.metadata == order.metadata
+            && self.notify == order.notify
     }
 
     /// How many chunks it has.

@@ -67,6 +67,9 @@ pub enum BatchError {
         /// The limit.
         max: u64,
     },
+    /// The key of the order is that of another one.
+    #[error("this idempotency key was used for another order")]
+    OtherOrder,
     /// It is too late to stop it.
     #[error("the batch is {} and cannot be cancelled; its codes can be recalled", .0.name())]
     Ended(BatchState),

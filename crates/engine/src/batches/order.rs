@@ -98,6 +98,7 @@ impl Batches {
                 }
                 Ok((batch, live))
             }
+            Ordered::OtherOrder => Err(BatchError::OtherOrder),
             Ordered::NoRoom { drawn } if drawn.saturating_add(count) > space => {
                 Err(BatchError::NoRoom { count, left: space - drawn.min(space), space })
             }

@@ -180,7 +180,8 @@ pub(crate) struct BatchesQuery {
 /// Order codes
 ///
 /// Answers as soon as the order is on record; the codes are made in the background. The same
-/// `Idempotency-Key` with the same body gives the same batch again.
+/// `Idempotency-Key` with the same body gives the same batch again, however much later; another order
+/// with it is refused.
 #[utoipa::path(
     post,
     path = "/api/v1/batches",
@@ -191,7 +192,7 @@ pub(crate) struct BatchesQuery {
         (status = 202, body = BatchBody, headers(("Location" = String, description = "The batch"))),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "Unknown type"),
         (status = 409, body = Problem, content_type = "application/problem+json", description = "Beyond the space, too dense, or over a limit of the tenant"),
-        (status = 422, body = Problem, content_type = "application/problem+json", description = "Invalid count or type"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "Invalid count or type, or an idempotency key of another order"),
     )
 )]
 pub(crate) async fn order(

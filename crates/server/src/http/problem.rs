@@ -77,6 +77,12 @@ impl Problem {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "invalid_request", "Invalid request", detail)
     }
 
+    pub(crate) fn key_reused(detail: impl Into<String>) -> Self {
+        let (status, title) =
+            (StatusCode::UNPROCESSABLE_ENTITY, "The idempotency key was used before");
+        Self::new(status, "idempotency_key_reused", title, detail)
+    }
+
     pub(crate) fn not_found(what: &str) -> Self {
         let detail = format!("There is no such {what}.");
         Self::new(StatusCode::NOT_FOUND, "not_found", "Not found", detail)
@@ -206,6 +212,7 @@ impl From<BatchError> for Problem {
                 detail,
             ),
             BatchError::Count { .. } => Self::invalid(detail),
+            BatchError::OtherOrder => Self::key_reused(detail),
             BatchError::NoRoom { .. } => conflict("no_room", "The space is too small"),
             BatchError::TooDense { .. } => conflict("too_dense", "The codes could be guessed"),
             BatchError::TooManyActive { .. } => {

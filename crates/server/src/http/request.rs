@@ -140,9 +140,7 @@ async fn run_or_repeat(
         }
         Known::OtherBody => {
             let detail = "This idempotency key was used for a request with another body.";
-            let (status, title) =
-                (StatusCode::UNPROCESSABLE_ENTITY, "The idempotency key was used before");
-            return Err(Problem::new(status, "idempotency_key_reused", title, detail));
+            return Err(Problem::key_reused(detail));
         }
     };
     match work.await {

@@ -5,11 +5,13 @@ mod ranges;
 
 use std::collections::HashSet;
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
+use storage::AnswerStore as _;
 use ureq::http::Method;
 
 use crate::support::batches::{codes, order, wait_for};
-use crate::support::{Home, wait_until};
+use crate::support::{Client, Home, wait_until};
 
 /// A sample type, one without rows, one that is small, and one of another tenant.
 const CONFIG: &str = "
@@ -118,6 +120,49 @@ fn a_second_click_orders_once() {
     assert_eq!(first.body, second.body);
     assert_eq!(first.header("location"), second.header("location"));
     assert_eq!(second.header("idempotency-replayed"), Some("true"));
+}
+
+/// The answer to an order is forgotten after a time, and the order is not.
+#[test]
+fn an_old_idempotency_key_never_swallows_a_new_order() {
+    let home = Home::embedded().with_config(CONFIG);
+    let call = |client: &Client, body: &Value| {
+        let headers = [("idempotency-key", "click-1")];
+        let body = body.to_string();
+        client.call(Method::POST, "/api/v1/batches", &headers, Some(body.as_bytes()))
+    };
+    let body = json!({"type": "bottle", "count": 5, "name": "spring", "notify": []});
+    let server = home.start();
+    let first = call(server.client(), &body);
+    assert_eq!(first.status, 202, "{first:?}");
+    server.stop();
+    forget_answers(&home);
+    let server = home.start();
+    for (field, value) in [
+        ("count", json!(6)),
+        ("type", json!("label")),
+        ("name", json!("summer")),
+        ("metadata", json!({"line": 3})),
+        ("notify", Value::Null),
+    ] {
+        let mut other = body.clone();
+        other[field] = value;
+        call(server.client(), &other).problem(422, "idempotency_key_reused");
+    }
+    let of_another_tenant = json!({"tenant": "OTHER", "type": "cap", "count": 5});
+    call(server.client(), &of_another_tenant).problem(422, "idempotency_key_reused");
+    let again = call(server.client(), &body);
+    assert_eq!((again.status, &again.body["id"]), (202, &first.body["id"]), "{again:?}");
+    assert_eq!(server.client().get("/api/v1/batches").body["batches"].as_array().unwrap().len(), 1);
+}
+
+/// As if they had all expired.
+fn forget_answers(home: &Home) {
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = storage_sqlite::SqliteStore::open(&home.data()).unwrap();
+        assert!(store.purge_answers(Timestamp::MAX, 1000).await.unwrap() > 0);
+    });
 }
 
 #[test]

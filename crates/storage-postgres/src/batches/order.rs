@@ -69,7 +69,11 @@ async fn take_on_record(shard: &Database, order: &BatchOrder) -> Result<Ordered>
     let row = rows.first().ok_or_else(|| corrupt("an order came to nothing"))?;
     let figure = || read_serial(row.get::<_, Option<i64>>("figure").unwrap_or_default());
     match row.get("outcome") {
-        "done" => Ok(Ordered::Done(read_batch(row)?)),
+        "done" => {
+            let batch = read_batch(row)?;
+            // It may be one that was on record under the key of this order.
+            Ok(if batch.is_of(order) { Ordered::Done(batch) } else { Ordered::OtherOrder })
+        }
         "no_room" => Ok(Ordered::NoRoom { drawn: figure()? }),
         "too_many_active" => Ok(Ordered::TooManyActive { active: figure()? }),
         "over_quota" => Ok(Ordered::OverQuota { ordered: figure()? }),
