@@ -39,11 +39,11 @@ pub(crate) struct ScanBody<'a> {
 /// What a code is.
 #[derive(Debug, Serialize, ToSchema)]
 pub(crate) struct VerdictBody {
-    /// `genuine`: real, and scanned for the first time; `repeated`: real, and scanned before; `void`:
-    /// real once; `unknown`: never made.
+    /// `genuine`: real, and not scanned before; `repeated`: real, and scanned before; `void`: real once;
+    /// `unknown`: never made.
     #[schema(value_type = String)]
     verdict: &'static str,
-    /// How often it was scanned, this time included.
+    /// How often it was scanned, this time included if this counts.
     scans: u64,
     #[schema(value_type = Option<String>, format = DateTime)]
     first_scanned_at: Option<Timestamp>,
@@ -125,20 +125,33 @@ fn sentence(diagnosis: &Diagnosis) -> String {
     }
 }
 
+/// How somebody has come to know of a code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// By a scan, which is one of those that were counted.
+    Counted,
+    /// By a look, which is not.
+    NotCounted,
+}
+
 /// What to call a code that was made.
-pub(super) fn verdict_on(status: &CodeStatus) -> &'static str {
-    match (&status.void, status.scans) {
+pub(super) fn verdict_on(status: &CodeStatus, seen: Seen) -> &'static str {
+    let before = match seen {
+        Seen::Counted => status.scans.saturating_sub(1),
+        Seen::NotCounted => status.scans,
+    };
+    match (&status.void, before) {
         (Some(_), _) => "void",
-        (None, 0 | 1) => "genuine",
+        (None, 0) => "genuine",
         (None, _) => "repeated",
     }
 }
 
-impl From<Scan> for VerdictBody {
-    fn from(scan: Scan) -> Self {
+impl VerdictBody {
+    fn new(scan: Scan, seen: Seen) -> Self {
         match scan {
             Scan::Known { batch, serial, id, status } => {
-                let verdict = verdict_on(&status);
+                let verdict = verdict_on(&status, seen);
                 let CodeStatus { scans, first_scanned_at, void } = status;
                 Self {
                     verdict,
@@ -176,12 +189,13 @@ impl From<Scan> for VerdictBody {
 }
 
 /// The verdict for somebody who may know everything, with a diagnosis where a code is unknown.
-async fn verdict(app: &App, live: &LiveType, code: &str, scan: Scan) -> VerdictBody {
-    let Scan::Unknown(unknown) = &scan else { return scan.into() };
+async fn verdict(app: &App, live: &LiveType, code: &str, scan: Scan, seen: Seen) -> VerdictBody {
+    let Scan::Unknown(unknown) = &scan else { return VerdictBody::new(scan, seen) };
     let engine = &app.engine;
     // Boxed, so that scans of real codes do not carry around what they do not need.
     let diagnosis = Box::pin(engine.codes.diagnose(&engine.catalogue, live, code, unknown)).await;
-    VerdictBody { diagnosis: diagnosis.map(DiagnosisBody::from), ..scan.into() }
+    let diagnosis = diagnosis.map(DiagnosisBody::from);
+    VerdictBody { diagnosis, ..VerdictBody::new(scan, seen) }
 }
 
 /// Verify a code
@@ -211,7 +225,8 @@ pub(crate) async fn scan(
                 let tenant = caller.tenant(order.tenant.as_deref())?;
                 let live = app.engine.catalogue.find(&tenant, &order.type_name)?;
                 let scan = app.engine.codes.scan(&live, &order.code).await?;
-                Ok(JsonBody::ok(&verdict(&app, &live, &order.code, scan).await))
+                let verdict = verdict(&app, &live, &order.code, scan, Seen::Counted).await;
+                Ok(JsonBody::ok(&verdict))
             }
         };
         once(&app, &headers, caller, "scan", body, work).await
@@ -221,7 +236,7 @@ pub(crate) async fn scan(
 
 /// Show a code
 ///
-/// Like a scan, but it does not count.
+/// Like a scan, but it does not count: a code that was scanned once is `repeated` here.
 #[utoipa::path(get, path = "/api/v1/codes/{type}/{code}", tag = "Codes", params(TenantQuery),
     responses((status = 200, body = VerdictBody), (status = 404, body = Problem)))]
 pub(crate) async fn get(
@@ -234,7 +249,7 @@ pub(crate) async fn get(
         let tenant = caller.tenant(tenant.tenant.as_deref())?;
         let live = app.engine.catalogue.find(&tenant, &type_name)?;
         let scan = app.engine.codes.look(&live, &code).await?;
-        Ok(JsonBody::ok(&verdict(&app, &live, &code, scan).await))
+        Ok(JsonBody::ok(&verdict(&app, &live, &code, scan, Seen::NotCounted).await))
     })
     .await
 }
@@ -264,7 +279,9 @@ pub(crate) async fn void(
                 let detail = "No such code was ever made.";
                 Err(Problem::new(StatusCode::NOT_FOUND, "unknown_code", "Unknown code", detail))
             }
-            known @ Scan::Known { .. } => Ok(JsonBody::ok(&VerdictBody::from(known))),
+            known @ Scan::Known { .. } => {
+                Ok(JsonBody::ok(&VerdictBody::new(known, Seen::NotCounted)))
+            }
         }
     })
     .await

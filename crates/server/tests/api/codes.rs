@@ -35,6 +35,9 @@ fn a_code_is_genuine_once_and_repeated_afterwards() {
         let first = scan(client, id_type, code);
         assert_eq!((&first["verdict"], &first["scans"]), (&json!("genuine"), &json!(1)));
         assert_eq!(first["batch"], batch["id"]);
+        // A look is no scan, so the code was scanned before.
+        let look = client.get(&format!("/api/v1/codes/{id_type}/{code}")).body;
+        assert_eq!((&look["verdict"], &look["scans"]), (&json!("repeated"), &json!(1)), "{look}");
         // As people type it.
         let typed = code.to_lowercase().replace('-', " ").replace('0', "o");
         let second = scan(client, id_type, &typed);

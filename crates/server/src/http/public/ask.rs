@@ -16,6 +16,7 @@ use super::{Public, Visit};
 use crate::http::App;
 use crate::http::metrics::PublicResult;
 use crate::http::problem::Problem;
+use crate::http::scans::Seen;
 
 /// Keeps tokens apart from the idempotency keys of those who have an API key.
 const ANSWER_SCOPE: &str = "public page";
@@ -59,7 +60,9 @@ async fn find(
     if !codes.is_ordered(&live, &visit.code).await? {
         return Ok(None);
     }
-    let Some(token) = token else { return look(app, &live, &visit.code).await };
+    let Some(token) = token else {
+        return look(app, &live, &visit.code, Seen::NotCounted).await;
+    };
     let app = Arc::clone(app);
     // It runs to its end: what was counted must be kept with its token.
     let work = tokio::spawn(async move { count(&app, &live, &visit, token).await });
@@ -74,9 +77,14 @@ fn held(step: Duration, elapsed: Duration) -> Duration {
     step * u32::try_from(steps).unwrap_or(1)
 }
 
-async fn look(app: &App, live: &LiveType, code: &str) -> Result<Option<PublicVerdict>, IssueError> {
+async fn look(
+    app: &App,
+    live: &LiveType,
+    code: &str,
+    seen: Seen,
+) -> Result<Option<PublicVerdict>, IssueError> {
     match app.engine.codes.look(live, code).await? {
-        Scan::Known { status, .. } => Ok(Some(status.into())),
+        Scan::Known { status, .. } => Ok(Some(PublicVerdict::new(status, seen))),
         Scan::Unknown(_) => Ok(None),
     }
 }
@@ -93,12 +101,13 @@ async fn count(
     let claim = match answers.look_up(ANSWER_SCOPE.to_owned(), token, page.as_bytes()).await? {
         Known::New(claim) => claim,
         Known::Answered(answer) => return Ok(serde_json::from_slice(&answer.body).ok()),
-        // Another request with this token counts it.
-        Known::InFlight | Known::OtherBody => return look(app, live, &visit.code).await,
+        // Another request with this token counts it, and both are the same scan.
+        Known::InFlight => return look(app, live, &visit.code, Seen::Counted).await,
+        Known::OtherBody => return look(app, live, &visit.code, Seen::NotCounted).await,
     };
     match app.engine.codes.scan(live, &visit.code).await {
         Ok(Scan::Known { status, .. }) => {
-            let verdict = PublicVerdict::from(status);
+            let verdict = PublicVerdict::new(status, Seen::Counted);
             let body = serde_json::to_vec(&verdict).expect("a verdict is plain data");
             answers.keep(claim, &Answer { status: StatusCode::OK.as_u16(), body }).await?;
             Ok(Some(verdict))

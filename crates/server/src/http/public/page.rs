@@ -101,6 +101,7 @@ mod tests {
     use storage::{CodeStatus, Void};
 
     use super::*;
+    use crate::http::scans::Seen;
 
     /// The sections that can be seen.
     fn visible(html: &str) -> Vec<&str> {
@@ -125,7 +126,7 @@ mod tests {
             (CodeStatus { scans: 7, first_scanned_at: Some(at), void: None }, "repeated"),
             (CodeStatus { scans: 1, first_scanned_at: Some(at), void: Some(void) }, "void"),
         ] {
-            let verdict = PublicVerdict::from(status);
+            let verdict = PublicVerdict::new(status, Seen::Counted);
             let html = page.render(&Shows::Verdict(&verdict));
             assert_eq!(visible(&html), [section]);
             assert!(html.contains("data-token=\"\"") && !html.contains("{{"), "{html}");

@@ -8,13 +8,13 @@ use serde::{Deserialize, Serialize};
 use storage::CodeStatus;
 use utoipa::ToSchema;
 
-use crate::http::scans::verdict_on;
+use crate::http::scans::{Seen, verdict_on};
 
 /// What a code is, as far as it concerns a consumer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub(crate) struct PublicVerdict {
-    /// `genuine`: real, and verified for the first time; `repeated`: real, and verified before; `void`:
-    /// real once; `unknown`: anything else.
+    /// `genuine`: real, and not verified before; `repeated`: real, and verified before; `void`: real
+    /// once; `unknown`: anything else.
     #[schema(value_type = String)]
     verdict: Cow<'static, str>,
     /// How often it was verified, this time included if this counts.
@@ -33,6 +33,13 @@ struct PublicVoid {
 }
 
 impl PublicVerdict {
+    pub(super) fn new(status: CodeStatus, seen: Seen) -> Self {
+        let verdict = Cow::Borrowed(verdict_on(&status, seen));
+        let CodeStatus { scans, first_scanned_at, void } = status;
+        let void = void.map(|void| PublicVoid { reason: void.reason });
+        Self { verdict, scans, first_scanned_at, void }
+    }
+
     /// The one answer for everything that is not known.
     pub(super) fn unknown() -> Self {
         Self { verdict: Cow::Borrowed("unknown"), scans: 0, first_scanned_at: None, void: None }
@@ -51,14 +58,5 @@ impl PublicVerdict {
 
     pub(super) fn reason(&self) -> Option<&str> {
         Some(&self.void.as_ref()?.reason)
-    }
-}
-
-impl From<CodeStatus> for PublicVerdict {
-    fn from(status: CodeStatus) -> Self {
-        let verdict = Cow::Borrowed(verdict_on(&status));
-        let CodeStatus { scans, first_scanned_at, void } = status;
-        let void = void.map(|void| PublicVoid { reason: void.reason });
-        Self { verdict, scans, first_scanned_at, void }
     }
 }
