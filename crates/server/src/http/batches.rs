@@ -26,6 +26,9 @@ use super::request::{
 const TEXT_CHARS_MAX: usize = 200;
 const METADATA_BYTES_MAX: usize = 16 << 10;
 
+/// The most webhooks that an order names: each of them is a delivery at every change of state.
+const NOTIFY_MAX: usize = 16;
+
 /// An order for codes.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -47,9 +50,11 @@ pub(crate) struct OrderBody {
     #[serde(default)]
     #[schema(value_type = Option<Object>)]
     metadata: Option<Value>,
-    /// The names of the webhooks to tell when it is completed, cancelled or needs attention; all of the
-    /// tenant's where it is left out, none for an empty list.
+    /// The names of the webhooks to tell when it is completed, cancelled or needs attention, at most 16;
+    /// all of the tenant's where it is left out, none for an empty list. One that is named twice is told
+    /// once.
     #[serde(default)]
+    #[schema(max_items = 16)]
     notify: Option<Vec<String>>,
 }
 
@@ -247,24 +252,37 @@ async fn order_for(
     if metadata.as_ref().is_some_and(|text| text.len() > METADATA_BYTES_MAX) {
         return Err(Problem::invalid(format!("metadata may have {METADATA_BYTES_MAX} bytes.")));
     }
-    for name in order.notify.iter().flatten() {
-        app.engine.webhooks.find(&tenant, name).map_err(|_| {
-            Problem::invalid(format!("notify: the tenant has no webhook {name:?}."))
-        })?;
-    }
+    let notify = order.notify.map(|names| webhooks(app, &tenant, names)).transpose()?;
     let request = BatchRequest {
         tenant: &tenant,
         type_name: &order.type_name,
         count: order.count,
         name: order.name,
         metadata,
-        notify: order.notify,
+        notify,
         key_id: caller.key_id(),
         order_key,
     };
     let (batch, live) = app.engine.batches.order(request).await?;
     let body = BatchBody::new(batch, &live, app.clock.now());
     Ok(JsonBody::new(StatusCode::ACCEPTED, &body))
+}
+
+/// The webhooks to tell, each once.
+fn webhooks(app: &App, tenant: &str, names: Vec<String>) -> Result<Vec<String>, Problem> {
+    if names.len() > NOTIFY_MAX {
+        return Err(Problem::invalid(format!("notify may name {NOTIFY_MAX} webhooks.")));
+    }
+    let mut told = Vec::with_capacity(names.len());
+    for name in names {
+        app.engine.webhooks.find(tenant, &name).map_err(|_| {
+            Problem::invalid(format!("notify: the tenant has no webhook {name:?}."))
+        })?;
+        if !told.contains(&name) {
+            told.push(name);
+        }
+    }
+    Ok(told)
 }
 
 /// Checks a text for people.

@@ -99,8 +99,9 @@ fn only_those_are_told_who_want_to_know() {
         client.post("/api/v1/batches", &body)
     };
     assert_eq!(order(json!([])).body["notify"], json!([]));
-    let ordered = order(json!(["named"]));
+    let ordered = order(json!(["named", "named"]));
     assert_eq!((ordered.status, &ordered.body["notify"]), (202, &json!(["named"])));
+    order(json!(vec!["named"; 17])).problem(422, "invalid_request");
     assert_eq!(named.wait_for(2)[1].body["data"]["id"], ordered.body["id"]);
     let detail = order(json!(["nobody"])).problem(422, "invalid_request").to_owned();
     assert!(detail.contains("nobody"), "{detail}");
