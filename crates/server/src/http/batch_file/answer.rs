@@ -89,11 +89,16 @@ pub(super) fn workbook(workbook: Workbook) -> Response {
 }
 
 /// Adds what all files have in common, unless it is a problem that is sent in place of one.
-pub(super) fn name(mut response: Response, format: FileFormat, batch: i64) -> Response {
+pub(super) fn name(
+    mut response: Response,
+    format: FileFormat,
+    with_head: bool,
+    batch: i64,
+) -> Response {
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     if response.status().is_success() {
-        insert(&mut response, header::CONTENT_TYPE, format.media_type());
+        insert(&mut response, header::CONTENT_TYPE, format.media_type(with_head));
         let name = format!("attachment; filename=\"batch-{batch}.{}\"", format.extension());
         insert(&mut response, header::CONTENT_DISPOSITION, &name);
     }

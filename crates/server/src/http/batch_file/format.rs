@@ -25,9 +25,11 @@ impl FileFormat {
         }
     }
 
-    pub(super) fn media_type(self) -> &'static str {
+    /// The media type of a file that begins with the names of the columns, or of the rest of one.
+    pub(super) fn media_type(self, with_head: bool) -> &'static str {
         match self {
-            Self::Csv => "text/csv; charset=utf-8; header=present",
+            Self::Csv if with_head => "text/csv; charset=utf-8; header=present",
+            Self::Csv => "text/csv; charset=utf-8; header=absent",
             Self::Ndjson => "application/x-ndjson",
             Self::Txt => "text/plain; charset=utf-8",
             Self::Xlsx => "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",

@@ -55,7 +55,7 @@ pub(crate) struct CodesQuery {
     /// For the column `url`: an address with `{code}`, `{serial}`, `{id}` or the name of an entry of the
     /// batch's metadata in it, such as a GS1 Digital Link that ends in `/01/{gtin}/21/{code}`.
     url: Option<String>,
-    /// Leave out so many codes at the beginning.
+    /// Leave out so many codes at the beginning. A csv file then has no line with the names of the columns.
     from: Option<u64>,
     /// At most so many codes.
     limit: Option<u64>,
@@ -104,11 +104,13 @@ pub(crate) async fn codes(
         let made = app.engine.batches.made(&batch).await?;
         let (from, limit) = (query.from.unwrap_or(0), query.limit.unwrap_or(u64::MAX));
         let serials = part(made, from, limit);
+        // The rest of a file goes on without the names of the columns.
+        let with_head = from == 0;
         let rows = Rows::new(&batch, live.share_format(), columns, url);
         let response = match query.format.text() {
             Some(format) => {
                 let file = TextFile::new(rows, format);
-                answer::text(&method, &headers, file, from == 0, &serials)?
+                answer::text(&method, &headers, file, with_head, &serials)?
             }
             None => answer::workbook(Workbook::new(rows, serials)),
         };
@@ -131,7 +133,7 @@ pub(crate) async fn codes(
             // Before the first byte: codes that cannot be accounted for do not leave.
             app.engine.audit.record(doing, detail.to_string()).await?;
         }
-        Ok(answer::name(response, query.format, id))
+        Ok(answer::name(response, query.format, with_head, id))
     })
     .await
 }
