@@ -18,27 +18,18 @@ pub(super) enum Packer {
 }
 
 impl Packer {
-    /// The best that the client understands; none if it understands nothing.
+    /// What the client likes best, and zstd where it does not care; none if it understands nothing or
+    /// would rather have the file as it is.
     pub(super) fn for_client(headers: &HeaderMap) -> io::Result<Option<Self>> {
-        let accepted = headers.get_all(header::ACCEPT_ENCODING).iter();
-        let accepted: Vec<&str> = accepted
-            .filter_map(|value| value.to_str().ok())
-            .flat_map(|list| list.split(','))
-            .collect();
-        let accepts = |name: &str| {
-            accepted.iter().any(|entry| {
-                let (coding, weight) = entry.split_once(';').unwrap_or((entry, ""));
-                let weight = weight.trim().strip_prefix("q=").unwrap_or("1");
-                coding.trim().eq_ignore_ascii_case(name)
-                    && weight.parse::<f64>().is_ok_and(|weight| weight > 0.0)
-            })
-        };
-        Ok(if accepts("zstd") {
-            Some(Self::Zstd(zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL)?))
-        } else if accepts("gzip") {
-            Some(Self::Gzip(GzEncoder::new(Vec::new(), Compression::fast())))
-        } else {
+        let weight = |coding| weight_of(headers, coding).unwrap_or(0.0);
+        let (zstd, gzip, plain) = (weight("zstd"), weight("gzip"), weight("identity"));
+        let best = zstd.max(gzip);
+        Ok(if best <= 0.0 || best < plain {
             None
+        } else if zstd >= gzip {
+            Some(Self::Zstd(zstd::stream::write::Encoder::new(Vec::new(), ZSTD_LEVEL)?))
+        } else {
+            Some(Self::Gzip(GzEncoder::new(Vec::new(), Compression::fast())))
         })
     }
 
@@ -73,6 +64,27 @@ impl Packer {
     }
 }
 
+/// How much a client likes a coding, from 0 for not at all to 1 (RFC 9110, section 12.4.2); none where it
+/// does not name it.
+fn weight_of(headers: &HeaderMap, coding: &str) -> Option<f32> {
+    let accepted = headers.get_all(header::ACCEPT_ENCODING).iter();
+    let mut entries =
+        accepted.filter_map(|value| value.to_str().ok()).flat_map(|list| list.split(','));
+    entries.find_map(|entry| {
+        let mut parts = entry.split(';').map(str::trim);
+        if !parts.next()?.eq_ignore_ascii_case(coding) {
+            return None;
+        }
+        let weight = parts.find_map(|part| {
+            let (name, weight) = part.split_once('=')?;
+            name.trim().eq_ignore_ascii_case("q").then_some(weight.trim())
+        });
+        // What cannot be read is no wish.
+        let read = |weight: &str| weight.parse().ok().filter(|weight| (0.0..=1.0).contains(weight));
+        Some(weight.map_or(1.0, |weight| read(weight).unwrap_or(0.0)))
+    })
+}
+
 /// A file that is compressed.
 pub(super) struct Packed {
     portions: Portions,
@@ -101,5 +113,50 @@ impl Iterator for Packed {
                 return Some(packed);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn coding(accepted: &[&'static str]) -> Option<&'static str> {
+        let mut headers = HeaderMap::new();
+        for value in accepted {
+            headers.append(header::ACCEPT_ENCODING, HeaderValue::from_static(value));
+        }
+        Packer::for_client(&headers).unwrap().map(|packer| packer.coding())
+    }
+
+    #[test]
+    fn a_file_is_compressed_as_the_client_likes_it_best() {
+        for accepted in ["zstd", "gzip, zstd", "gzip;q=0.5,zstd;q=0.5", "ZSTD ; Q = 0.8, gzip;q=.7"] {
+            assert_eq!(coding(&[accepted]), Some("zstd"), "{accepted}");
+        }
+        for accepted in ["gzip", "br, GZip;q=0.001", "zstd;q=0.5, gzip", "zstd; Q=0, gzip ; q = 0.3"] {
+            assert_eq!(coding(&[accepted]), Some("gzip"), "{accepted}");
+        }
+        assert_eq!(coding(&["gzip;q=0.9", "zstd;q=0.8"]), Some("gzip"), "lines make one list");
+        assert_eq!(coding(&["gzip, identity"]), Some("gzip"));
+    }
+
+    #[test]
+    fn a_file_stays_as_it_is_for_those_who_want_nothing_else() {
+        for accepted in [
+            "",
+            "br, *;q=0",
+            "gzip;q=0, identity",
+            "gzip;q=0.000",
+            "gzip; Q=0",
+            "gzip;q=nan",
+            "gzip;q=2",
+            "gzip;q=",
+            "gzip;q=0.5, identity;q=0.7",
+        ] {
+            assert_eq!(coding(&[accepted]), None, "{accepted}");
+        }
+        assert_eq!(coding(&[]), None);
     }
 }
