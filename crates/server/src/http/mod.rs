@@ -75,7 +75,8 @@ pub(crate) struct App {
     failures: FailureLog,
     started: Instant,
     shutting_down: AtomicBool,
-    manifests: batch_file::Manifests,
+    /// The sums of files.
+    sums: Arc<batch_file::Sums>,
     /// Room for clients that follow batches.
     followers: Arc<tokio::sync::Semaphore>,
     /// When the store was last found to work.
@@ -124,7 +125,7 @@ impl App {
             failures: FailureLog::default(),
             started: Instant::now(),
             shutting_down: AtomicBool::new(false),
-            manifests: batch_file::Manifests::default(),
+            sums: Arc::default(),
             followers: Arc::new(tokio::sync::Semaphore::new(batch_events::FOLLOWERS_MAX)),
             last_check: tokio::sync::Mutex::default(),
         })

@@ -1,8 +1,7 @@
 //! `GET /api/v1/batches/{id}/manifest`: proof that a file is the one that was made.
 
-use std::collections::HashMap;
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
@@ -10,92 +9,44 @@ use axum::response::Response;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 use storage::{Batch, Scope};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use utoipa::ToSchema;
 
 use super::columns::Column;
 use super::ended_batch;
 use super::layout::{Layout, Slice};
 use super::rows::Rows;
+use super::sums::{Standing, Subject, Sum};
 use super::text::{TextFile, TextFormat};
 use crate::http::App;
 use crate::http::extract::Path;
 use crate::http::problem::Problem;
 use crate::http::request::{JsonBody, as_caller};
 
-/// Manifests that are remembered. Each can be worked out again.
-const KEPT_MAX: usize = 10_000;
-
-/// Manifests that are worked out at the same time: each takes a core.
-const AT_ONCE: usize = 1;
-
 /// What a batch has come to.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub(crate) struct ManifestBody {
     batch: String,
-    /// `ready`, or `computing` while it is worked out; ask again then.
+    /// `ready`; `computing` while it is worked out, or `queued` while others are: ask again then.
     #[schema(value_type = String)]
     state: &'static str,
     /// Codes in the file.
     count: u64,
-    first_serial: String,
-    last_serial: String,
+    /// The serial of its first code; null if there is none.
+    first_serial: Option<String>,
+    /// The serial of its last code. Those of a cancelled batch that were not made are not in the file.
+    last_serial: Option<String>,
     /// Which file the digest is of: `?format=csv` with the column `code`, not compressed.
     file: &'static str,
-    /// Its size; null while it is worked out.
+    /// Its size; null until it is worked out.
     bytes: Option<u64>,
-    /// Its SHA-256, in hexadecimal digits; null while it is worked out.
+    /// Its SHA-256, in hexadecimal digits; null until it is worked out.
     sha256: Option<String>,
-}
-
-/// What was worked out.
-#[derive(Debug, Clone)]
-struct Sum {
-    bytes: u64,
-    sha256: String,
-}
-
-/// Manifests that are ready, and room for working one out.
-pub(in crate::http) struct Manifests {
-    /// By the tag of the file.
-    sums: Mutex<HashMap<String, Sum>>,
-    places: Arc<Semaphore>,
-}
-
-impl Default for Manifests {
-    fn default() -> Self {
-        Self { sums: Mutex::default(), places: Arc::new(Semaphore::new(AT_ONCE)) }
-    }
-}
-
-impl Manifests {
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Sum>> {
-        self.sums.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The sum of a file.
-    fn ready(&self, etag: &str) -> Option<Sum> {
-        self.lock().get(etag).cloned()
-    }
-
-    /// A place to work one out. Nobody queues for it: whoever asks again may find one then, and no
-    /// tenant has more than its turn.
-    fn place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).try_acquire_owned().ok()
-    }
-
-    fn keep(&self, etag: String, sum: Sum) {
-        let mut sums = self.lock();
-        if sums.len() >= KEPT_MAX {
-            sums.clear();
-        }
-        sums.insert(etag, sum);
-    }
 }
 
 /// Show the manifest of a batch
 ///
-/// Worked out in the background when it is asked for the first time: 202 until it is ready.
+/// Worked out in the background when it is asked for the first time: 202 until it is ready. A tenant has
+/// one small and one large file worked out at a time.
 #[utoipa::path(get, path = "/api/v1/batches/{id}/manifest", tag = "Batches",
     responses((status = 200, body = ManifestBody), (status = 202, body = ManifestBody),
         (status = 404, body = Problem), (status = 409, body = Problem)))]
@@ -109,52 +60,47 @@ pub(crate) async fn manifest(
         let made = app.engine.batches.made(&batch).await?;
         let rows = Rows::new(&batch, live.share_format(), vec![Column::Code], None);
         let file = TextFile::new(rows, TextFormat::Csv);
-        let etag = file.etag(true, &made);
-        let sum = app.manifests.ready(&etag);
-        if sum.is_none()
-            && let Some(place) = app.manifests.place()
-        {
-            tokio::spawn(work_out(Arc::clone(&app), file, made, etag, place));
-        }
-        let status = if sum.is_some() { StatusCode::OK } else { StatusCode::ACCEPTED };
-        Ok(JsonBody::new(status, &body(&batch, sum)))
+        let subject = Subject {
+            tenant: live.stored().id_type.tenant(),
+            codes: batch.made,
+            etag: file.etag(true, &made),
+        };
+        let ends = made.first().zip(made.last()).map(|(first, last)| (first.start, last.end - 1));
+        let worker = Arc::clone(&app);
+        let standing = app.sums.ask(subject, move || digest(&worker, file, &made));
+        let status = match standing {
+            Standing::Ready(_) => StatusCode::OK,
+            Standing::Computing | Standing::Queued => StatusCode::ACCEPTED,
+        };
+        Ok(JsonBody::new(status, &body(&batch, ends, standing)))
     })
     .await
 }
 
-fn body(batch: &Batch, sum: Option<Sum>) -> ManifestBody {
+/// `ends` are the first and the last serial in the file.
+fn body(batch: &Batch, ends: Option<(u64, u64)>, standing: Standing) -> ManifestBody {
+    let (state, sum) = match standing {
+        Standing::Ready(sum) => ("ready", Some(sum)),
+        Standing::Computing => ("computing", None),
+        Standing::Queued => ("queued", None),
+    };
     ManifestBody {
         batch: batch.id.0.to_string(),
-        state: if sum.is_some() { "ready" } else { "computing" },
+        state,
         count: batch.made,
-        first_serial: batch.serials.start.to_string(),
-        last_serial: batch.serials.end.saturating_sub(1).to_string(),
+        first_serial: ends.map(|(first, _)| first.to_string()),
+        last_serial: ends.map(|(_, last)| last.to_string()),
         file: "format=csv&columns=code",
         bytes: sum.as_ref().map(|sum| sum.bytes),
         sha256: sum.map(|sum| sum.sha256),
     }
 }
 
-async fn work_out(
-    app: Arc<App>,
-    file: TextFile,
-    made: Vec<Range<u64>>,
-    etag: String,
-    _place: OwnedSemaphorePermit,
-) {
-    let layout = Layout::new(&file, true, &made);
-    let worker = Arc::clone(&app);
-    let sum = tokio::task::spawn_blocking(move || digest(&worker, Slice::whole(file, layout)));
-    // If anything goes wrong, whoever asks again starts it again.
-    if let Ok(Some(sum)) = sum.await {
-        app.manifests.keep(etag, sum);
-    }
-}
-
 /// Renders the file and sums it up, unless the server stops.
-fn digest(app: &App, file: Slice) -> Option<Sum> {
+fn digest(app: &App, file: TextFile, made: &[Range<u64>]) -> Option<Sum> {
     let (mut hash, mut bytes) = (Sha256::new(), 0);
-    for portion in file {
+    let layout = Layout::new(&file, true, made);
+    for portion in Slice::whole(file, layout) {
         if app.shutting_down() {
             return None;
         }

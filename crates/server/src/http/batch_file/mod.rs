@@ -9,6 +9,7 @@ mod packing;
 mod range;
 mod rows;
 mod stream;
+mod sums;
 mod text;
 mod url;
 mod workbook;
@@ -38,8 +39,8 @@ use super::extract::{Path, Query};
 use super::problem::Problem;
 use super::request::as_caller;
 
-pub(super) use self::manifest::Manifests;
 pub(crate) use self::manifest::{__path_manifest, manifest};
+pub(super) use self::sums::Sums;
 pub(super) use self::url::UrlTemplate;
 
 /// Which codes, and how they are written.

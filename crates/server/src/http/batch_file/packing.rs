@@ -132,10 +132,13 @@ mod tests {
 
     #[test]
     fn a_file_is_compressed_as_the_client_likes_it_best() {
-        for accepted in ["zstd", "gzip, zstd", "gzip;q=0.5,zstd;q=0.5", "ZSTD ; Q = 0.8, gzip;q=.7"] {
+        for accepted in ["zstd", "gzip, zstd", "gzip;q=0.5,zstd;q=0.5", "ZSTD ; Q = 0.8, gzip;q=.7"]
+        {
             assert_eq!(coding(&[accepted]), Some("zstd"), "{accepted}");
         }
-        for accepted in ["gzip", "br, GZip;q=0.001", "zstd;q=0.5, gzip", "zstd; Q=0, gzip ; q = 0.3"] {
+        for accepted in
+            ["gzip", "br, GZip;q=0.001", "zstd;q=0.5, gzip", "zstd; Q=0, gzip ; q = 0.3"]
+        {
             assert_eq!(coding(&[accepted]), Some("gzip"), "{accepted}");
         }
         assert_eq!(coding(&["gzip;q=0.9", "zstd;q=0.8"]), Some("gzip"), "lines make one list");

@@ -7,7 +7,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::home;
 use crate::support::batches::{codes, order, wait_for};
-use crate::support::{Server, wait_until};
+use crate::support::{Client, Server, wait_until};
 
 /// Downloads something from a server as it is, and its headers.
 fn download(server: &Server, path: &str, accepted: &str) -> (ureq::http::HeaderMap, Vec<u8>) {
@@ -96,6 +96,16 @@ fn a_manifest_proves_the_file() {
     let client = server.client();
     let batch = wait_for(client, &order(client, "bottle", 12_345), "completed");
     let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    let manifest = wait_for_manifest(client, &path);
+    let file = client.get(&format!("{path}/codes")).text;
+    assert_eq!((&manifest["count"], &manifest["bytes"]), (&json!(12_345), &json!(file.len())));
+    assert_eq!(manifest["sha256"], hex::encode(Sha256::digest(file.as_bytes())));
+    assert_eq!(manifest["first_serial"], batch["first_serial"]);
+    assert_eq!(manifest["last_serial"], batch["last_serial"]);
+}
+
+/// Waits until the manifest of a batch is ready.
+fn wait_for_manifest(client: &Client, path: &str) -> Value {
     let mut manifest = Value::Null;
     wait_until("the manifest is ready", || {
         let reply = client.get(&format!("{path}/manifest"));
@@ -103,10 +113,37 @@ fn a_manifest_proves_the_file() {
         manifest = reply.body;
         manifest["state"] == "ready"
     });
-    let file = client.get(&format!("{path}/codes")).text;
-    assert_eq!((&manifest["count"], &manifest["bytes"]), (&json!(12_345), &json!(file.len())));
-    assert_eq!(manifest["sha256"], hex::encode(Sha256::digest(file.as_bytes())));
-    assert_eq!(manifest["first_serial"], batch["first_serial"]);
+    manifest
+}
+
+#[test]
+fn the_manifest_of_a_cancelled_batch_is_that_of_its_file() {
+    let server = home().start();
+    let client = server.client();
+    let batch = order(client, "bottle", 2_000_000);
+    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    wait_until("some codes are made", || client.get(&path).body["made"].as_u64().unwrap() > 0);
+    let cancelled = client.post(&format!("{path}/cancel"), &json!({})).body;
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    let manifest = wait_for_manifest(client, &path);
+    assert_eq!(manifest["count"], cancelled["made"]);
+    let file = client.get(&format!("{path}/codes?columns=serial&format=ndjson")).text;
+    let serials: Vec<Value> = file
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["serial"].take())
+        .collect();
+    assert_eq!(manifest["first_serial"], serials[0]);
+    assert_eq!(manifest["last_serial"], serials[serials.len() - 1]);
+    assert_ne!(manifest["last_serial"], batch["last_serial"]);
+
+    // Of nothing there is no first and no last.
+    let idle = home().with("MINTAGE__BATCHES__WORKERS", "0").start();
+    let batch = order(idle.client(), "bottle", 5);
+    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    assert_eq!(idle.client().post(&format!("{path}/cancel"), &json!({})).status, 200);
+    let manifest = wait_for_manifest(idle.client(), &path);
+    assert_eq!((&manifest["count"], &manifest["first_serial"]), (&json!(0), &Value::Null));
+    assert!(manifest["last_serial"].is_null(), "{manifest}");
 }
 
 #[test]
