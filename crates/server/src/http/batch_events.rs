@@ -11,20 +11,17 @@ use axum::response::{IntoResponse as _, Response};
 use engine::batches::BatchError;
 use futures_util::stream;
 use storage::{BatchId, BatchState, Scope};
-use tokio::sync::OwnedSemaphorePermit;
 
 use super::App;
 use super::auth::known_key;
 use super::batches::{BatchBody, read_id};
 use super::extract::Path;
+use super::followers::{FOLLOWERS_MAX, FOLLOWERS_PER_TENANT_MAX, Full, Place};
 use super::problem::Problem;
 use super::request::as_caller;
 
 /// How often the batch is looked at. Progress has to show twice a second.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
-
-/// Clients that follow batches at once, so that they leave connections to others.
-pub(super) const FOLLOWERS_MAX: usize = 256;
 
 /// How often a comment keeps a quiet connection open.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -36,7 +33,8 @@ const HEARTBEAT: Duration = Duration::from_secs(10);
 /// whatever `Last-Event-ID` says: each event is complete by itself.
 #[utoipa::path(get, path = "/api/v1/batches/{id}/events", tag = "Batches",
     responses((status = 200, content_type = "text/event-stream", body = String),
-        (status = 404, body = Problem)))]
+        (status = 404, body = Problem),
+        (status = 503, body = Problem, description = "Too many clients follow batches, or batches of this tenant")))]
 pub(crate) async fn events(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
@@ -46,11 +44,8 @@ pub(crate) async fn events(
         let id = read_id(&id)?;
         let tenant = caller.bound_to().map(ToOwned::to_owned);
         // Before the stream begins, so that an unknown batch is a 404.
-        app.engine.batches.find(id, tenant.as_deref()).await?;
-        let Ok(place) = Arc::clone(&app.followers).try_acquire_owned() else {
-            let detail = format!("{FOLLOWERS_MAX} clients follow batches here already.");
-            return Err(Problem::unavailable(detail));
-        };
+        let (_, live) = app.engine.batches.find(id, tenant.as_deref()).await?;
+        let place = app.followers.enter(live.stored().id_type.tenant()).map_err(no_room)?;
         let headers = headers.clone();
         let (app, shown) = (Arc::clone(&app), None);
         let follower = Follower { app, headers, id, tenant, shown, number: 0, _place: place };
@@ -59,6 +54,15 @@ pub(crate) async fn events(
         Ok(Sse::new(events).keep_alive(keep_alive).into_response())
     })
     .await
+}
+
+fn no_room(full: Full) -> Problem {
+    Problem::unavailable(match full {
+        Full::ForAll => format!("{FOLLOWERS_MAX} clients follow batches here already."),
+        Full::ForTheTenant => format!(
+            "{FOLLOWERS_PER_TENANT_MAX} clients follow batches of this tenant here already."
+        ),
+    })
 }
 
 struct Follower {
@@ -70,7 +74,7 @@ struct Follower {
     /// What was shown last.
     shown: Option<Stands>,
     number: u64,
-    _place: OwnedSemaphorePermit,
+    _place: Place,
 }
 
 /// What a client wants to be told of.

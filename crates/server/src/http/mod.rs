@@ -10,6 +10,7 @@ mod deliveries;
 mod docs;
 mod documents;
 mod extract;
+mod followers;
 mod gaps;
 mod history;
 mod ids;
@@ -78,7 +79,7 @@ pub(crate) struct App {
     /// The sums of files.
     sums: Arc<batch_file::Sums>,
     /// Room for clients that follow batches.
-    followers: Arc<tokio::sync::Semaphore>,
+    followers: Arc<followers::Followers>,
     /// When the store was last found to work.
     last_check: tokio::sync::Mutex<Option<Instant>>,
 }
@@ -126,7 +127,7 @@ impl App {
             started: Instant::now(),
             shutting_down: AtomicBool::new(false),
             sums: Arc::default(),
-            followers: Arc::new(tokio::sync::Semaphore::new(batch_events::FOLLOWERS_MAX)),
+            followers: Arc::default(),
             last_check: tokio::sync::Mutex::default(),
         })
     }

@@ -1,5 +1,6 @@
 //! `/api/v1/batches`: codes are ordered, made in the background, and downloaded.
 
+mod events;
 mod files;
 mod ranges;
 
@@ -219,26 +220,6 @@ fn a_batch_is_cancelled_and_what_was_not_made_is_explained() {
     let history = client.history("bottle", &format!("serial={serial}"));
     assert_eq!(history["gaps"][0]["reason"], "batch_cancelled", "{history}");
     assert_eq!(history["gaps"][0]["count"], 3000);
-}
-
-#[test]
-fn progress_is_told_until_the_end() {
-    let server = home().start();
-    let client = server.client();
-    let batch = order(client, "bottle", 20_000);
-    let id = batch["id"].as_str().unwrap();
-    let events = client.get(&format!("/api/v1/batches/{id}/events"));
-    assert_eq!(events.header("content-type"), Some("text/event-stream"));
-    let data: Vec<Value> = events
-        .text
-        .lines()
-        .filter_map(|line| line.strip_prefix("data: "))
-        .map(|data| serde_json::from_str(data).unwrap())
-        .collect();
-    let last = data.last().unwrap();
-    assert_eq!((&last["state"], &last["made"]), (&json!("completed"), &json!(20_000)));
-    assert!(data.windows(2).all(|two| two[0]["made"].as_u64() <= two[1]["made"].as_u64()));
-    assert!(events.text.contains("event: end\n"), "{}", events.text);
 }
 
 #[test]
