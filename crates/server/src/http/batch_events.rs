@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use engine::batches::BatchError;
@@ -23,16 +23,24 @@ use super::request::as_caller;
 /// How often the batch is looked at. Progress has to show twice a second.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
+/// The header with the ID of the last event that a client has seen, and the ID of the one that no other
+/// follows.
+const LAST_EVENT_ID: &str = "last-event-id";
+const END: &str = "end";
+
 /// How often a comment keeps a quiet connection open.
 const HEARTBEAT: Duration = Duration::from_secs(10);
 
 /// Follow a batch
 ///
-/// Server-sent events. Each `progress` event is the batch as it is shown elsewhere; the last one, when
-/// nothing will happen any more, is named `end`. Whoever connects again gets the present state at once,
-/// whatever `Last-Event-ID` says: each event is complete by itself.
+/// Server-sent events. Each `progress` event is the batch as it is shown elsewhere, at least twice a
+/// second while it is running; the last one, when nothing will happen any more, is named `end`, and so
+/// is its ID. Whoever connects again gets the present state at once, because each event is complete by
+/// itself; a browser that has seen the end is told to stop.
 #[utoipa::path(get, path = "/api/v1/batches/{id}/events", tag = "Batches",
+    params(("Last-Event-ID" = Option<String>, Header, description = "The ID of the last event before the connection broke off")),
     responses((status = 200, content_type = "text/event-stream", body = String),
+        (status = 204, description = "The client has seen the end"),
         (status = 404, body = Problem),
         (status = 503, body = Problem, description = "Too many clients follow batches, or batches of this tenant")))]
 pub(crate) async fn events(
@@ -44,7 +52,11 @@ pub(crate) async fn events(
         let id = read_id(&id)?;
         let tenant = caller.bound_to().map(ToOwned::to_owned);
         // Before the stream begins, so that an unknown batch is a 404.
-        let (_, live) = app.engine.batches.find(id, tenant.as_deref()).await?;
+        let (batch, live) = app.engine.batches.find(id, tenant.as_deref()).await?;
+        // Browsers connect again when an answer is over, unless it is this one.
+        if batch.state.is_final() && headers.get(LAST_EVENT_ID).is_some_and(|last| last == END) {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
         let place = app.followers.enter(live.stored().id_type.tenant()).map_err(no_room)?;
         let headers = headers.clone();
         let (app, shown) = (Arc::clone(&app), None);
@@ -81,7 +93,7 @@ struct Follower {
 type Stands = (u64, u64, BatchState, bool);
 
 impl Follower {
-    /// Waits for the next change. After the end there is none.
+    /// Waits for the next event. After the end there is none.
     async fn next(mut self) -> Option<(Result<Event, Infallible>, Option<Self>)> {
         let mut first = self.number == 0;
         loop {
@@ -99,10 +111,12 @@ impl Follower {
                     Err(_) => continue,
                 };
             let stands = (batch.made, batch.dead_chunks, batch.state, batch.recalled.is_some());
-            if self.shown == Some(stands) {
-                if self.app.shutting_down() {
-                    return None;
-                }
+            let unchanged = self.shown == Some(stands);
+            if unchanged && self.app.shutting_down() {
+                return None;
+            }
+            // While it is running, its rate and the time that is left change by themselves.
+            if unchanged && batch.state != BatchState::Running {
                 continue;
             }
             self.shown = Some(stands);
@@ -110,8 +124,8 @@ impl Follower {
             let ended = batch.state.is_final();
             let body = BatchBody::new(batch, &live, self.app.clock.now());
             let event = Event::default()
-                .event(if ended { "end" } else { "progress" })
-                .id(self.number.to_string())
+                .event(if ended { END } else { "progress" })
+                .id(if ended { END.to_owned() } else { self.number.to_string() })
                 .data(serde_json::to_string(&body).expect("a batch is plain data"));
             return Some((Ok(event), (!ended).then_some(self)));
         }

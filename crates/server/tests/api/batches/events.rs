@@ -2,12 +2,14 @@
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use ureq::http::Method;
 
 use super::home;
-use crate::support::Server;
-use crate::support::batches::order;
+use crate::support::batches::{order, wait_for};
+use crate::support::{Server, wait_until};
 
 #[test]
 fn progress_is_told_until_the_end() {
@@ -26,7 +28,53 @@ fn progress_is_told_until_the_end() {
     let last = data.last().unwrap();
     assert_eq!((&last["state"], &last["made"]), (&json!("completed"), &json!(20_000)));
     assert!(data.windows(2).all(|two| two[0]["made"].as_u64() <= two[1]["made"].as_u64()));
-    assert!(events.text.contains("event: end\n"), "{}", events.text);
+    assert!(events.text.contains("event: end\nid: end\n"), "{}", events.text);
+}
+
+/// A browser's `EventSource` connects again and again, until it is told to stop.
+#[test]
+fn whoever_has_seen_the_end_is_told_to_stop() {
+    let server = home().start();
+    let client = server.client();
+    let batch = wait_for(client, &order(client, "bottle", 10), "completed");
+    let path = format!("/api/v1/batches/{}/events", batch["id"].as_str().unwrap());
+    let again = |last: &str| client.call(Method::GET, &path, &[("last-event-id", last)], None);
+    let seen = again("end");
+    assert_eq!((seen.status, &*seen.text), (204, ""), "{seen:?}");
+    for last in ["1", "", "END"] {
+        let reply = again(last);
+        assert_eq!(reply.status, 200, "{reply:?}");
+        assert!(reply.text.contains("event: end\n"), "{reply:?}");
+    }
+}
+
+/// The rate and the time that is left change also while no chunk is finished.
+#[test]
+fn a_running_batch_is_told_of_twice_a_second() {
+    let home = home();
+    let server = home.start();
+    let batch = order(server.client(), "bottle", 2_000_000);
+    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    wait_until("some codes are made", || {
+        server.client().get(&path).body["made"].as_u64().unwrap() > 0
+    });
+    server.kill();
+    // Nobody goes on with it.
+    let server = home.with("MINTAGE__BATCHES__WORKERS", "0").start();
+    let (_, stream) = follow(&server, &batch);
+    let lines = stream.lines().map(Result::unwrap);
+    let events = lines.filter_map(|line| line.strip_prefix("data: ").map(ToOwned::to_owned));
+    let mut arrived = Vec::new();
+    for data in events.take(4) {
+        arrived.push((Instant::now(), serde_json::from_str::<Value>(&data).unwrap()));
+    }
+    for two in arrived.windows(2) {
+        let [(earlier, before), (later, after)] = two else { unreachable!("two of them") };
+        assert_eq!((&before["state"], &before["made"]), (&after["state"], &after["made"]));
+        assert_ne!(before["rate"], after["rate"], "{before}");
+        // Twice as long as it takes, because machines are slow.
+        assert!(*later - *earlier < Duration::from_secs(1), "{:?}", *later - *earlier);
+    }
 }
 
 /// Follows a batch, and returns when the head of the answer is there.
