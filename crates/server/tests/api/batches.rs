@@ -5,6 +5,7 @@ mod files;
 mod ranges;
 
 use std::collections::HashSet;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -220,6 +221,30 @@ fn a_batch_is_cancelled_and_what_was_not_made_is_explained() {
     let history = client.history("bottle", &format!("serial={serial}"));
     assert_eq!(history["gaps"][0]["reason"], "batch_cancelled", "{history}");
     assert_eq!(history["gaps"][0]["count"], 3000);
+}
+
+/// With chunks as they are by default, of which several are being made.
+#[test]
+fn a_running_batch_stops_within_a_second() {
+    let server = Home::new().with_config(CONFIG).start();
+    let client = server.client();
+    let batch = order(client, "bottle", 50_000_000);
+    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    wait_until("some codes are made", || client.get(&path).body["made"].as_u64().unwrap() > 0);
+    let asked = Instant::now();
+    let cancelled = client.post(&format!("{path}/cancel"), &json!({})).body;
+    let took = asked.elapsed();
+    assert_eq!(cancelled["state"], "cancelled", "{cancelled}");
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    // Those who worked on it work on something else, and what they still had in hand came to nothing.
+    let next = wait_for(client, &order(client, "bottle", 300_000), "completed");
+    assert_eq!(client.get(&path).body["made"], cancelled["made"]);
+    let made = cancelled["made"].as_u64().unwrap();
+    assert_eq!(codes(client, &batch, "").len() as u64, made);
+    assert_eq!(next["made"], 300_000);
+    let history =
+        client.history("bottle", &format!("serial={}", batch["last_serial"].as_str().unwrap()));
+    assert_eq!(history["gaps"][0]["reason"], "batch_cancelled", "{history}");
 }
 
 #[test]
