@@ -1,5 +1,6 @@
 //! Batches: many codes, ordered at once and made in the background.
 
+mod dead_letters;
 mod error;
 mod order;
 mod worker;
@@ -10,10 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use storage::{
-    Batch, BatchFilter, BatchId, BatchState, DeadChunk, DeadFilter, Store, StoreError, TypeId,
-    Verdict,
-};
+use storage::{Batch, BatchFilter, BatchId, BatchState, Store, StoreError, TypeId};
 use tokio::sync::Notify;
 use tracing::info;
 
@@ -22,6 +20,7 @@ pub use self::order::BatchRequest;
 pub(crate) use self::worker::Worker;
 
 use crate::LiveType;
+use crate::audit::Audit;
 use crate::backoff::Backoff;
 use crate::catalogue::Catalogue;
 use crate::metrics::EngineMetrics;
@@ -52,6 +51,7 @@ pub struct Batches {
     catalogue: Arc<Catalogue>,
     clock: Arc<dyn Clock>,
     metrics: Arc<EngineMetrics>,
+    audit: Audit,
     settings: BatchSettings,
     /// Wakes idle workers of this instance.
     work: Arc<Notify>,
@@ -74,7 +74,8 @@ impl Batches {
                 work.notify_waiters();
             }
         }));
-        Arc::new(Self { store, catalogue, clock, metrics, settings, work, news })
+        let audit = Audit::new(common);
+        Arc::new(Self { store, catalogue, clock, metrics, audit, settings, work, news })
     }
 
     /// A batch and its type, as far as one tenant may see them; none is every tenant.
@@ -149,48 +150,6 @@ impl Batches {
         let (_, live) = self.find(id, tenant).await?;
         let batch = self.store.recall_batch(id, reason, self.now()).await?;
         Ok((batch.ok_or(BatchError::NotFound)?, live))
-    }
-
-    /// Dead letters with their types.
-    pub async fn dead_letters(
-        &self,
-        tenant: Option<&str>,
-        type_name: Option<&str>,
-        mut filter: DeadFilter,
-    ) -> Result<Vec<(DeadChunk, Arc<LiveType>)>, BatchError> {
-        filter.types = self.types(tenant, type_name);
-        let dead = self.store.dead_chunks(&filter).await?;
-        let with_type = |dead: DeadChunk| Some((self.type_of(dead.type_id, tenant)?, dead));
-        Ok(dead.into_iter().filter_map(with_type).map(|(live, dead)| (dead, live)).collect())
-    }
-
-    /// Decides about every dead letter that matches, and says how many these were. One after the
-    /// other: each is a step by itself, and what was decided stays decided when a later one fails.
-    pub async fn settle(
-        &self,
-        tenant: Option<&str>,
-        type_name: Option<&str>,
-        mut filter: DeadFilter,
-        verdict: Verdict,
-    ) -> Result<u64, BatchError> {
-        const PAGE: usize = 500;
-        filter.types = self.types(tenant, type_name);
-        filter.limit = PAGE;
-        let mut settled = 0;
-        loop {
-            let dead = self.store.dead_chunks(&filter).await?;
-            for DeadChunk { batch, number, .. } in &dead {
-                let done = self.store.settle_chunk(*batch, *number, verdict, self.now()).await?;
-                settled += u64::from(done);
-            }
-            let Some(last) = dead.last().filter(|_| dead.len() == PAGE) else { break };
-            filter.after = Some((last.batch, last.number));
-        }
-        if settled > 0 {
-            self.work.notify_waiters();
-            self.news.notify_one();
-        }
-        Ok(settled)
     }
 
     /// The types that a list is about; none is all.

@@ -45,7 +45,7 @@ pub(crate) struct DeadQuery {
     /// Only `chunk` or only `document`.
     #[serde(default)]
     kind: Option<Kind>,
-    /// Why. It is kept in the audit log for each document.
+    /// Why. It is kept in the audit log for each dead letter.
     #[serde(default)]
     reason: Option<String>,
 }
@@ -320,11 +320,11 @@ async fn settle(app: &Arc<App>, headers: &HeaderMap, body: Bytes, verdict: Verdi
         let tenant = caller.tenant_to_list(query.tenant.as_deref())?;
         let (tenant, type_name) = (tenant.as_deref(), query.type_name.as_deref());
         let (filter, mut settled) = (query.filter()?, 0);
+        let decision = Decision { verdict, key_id: caller.key_id(), reason };
         if query.is_about(Kind::Chunk, &caller) {
-            settled += app.engine.batches.settle(tenant, type_name, filter, verdict).await?;
+            settled += app.engine.batches.settle(tenant, type_name, filter, decision).await?;
         }
         if query.is_about(Kind::Document, &caller) {
-            let decision = Decision { verdict, key_id: caller.key_id(), reason };
             settled += app.engine.documents.settle(query.documents(tenant), decision).await?;
         }
         Ok(JsonBody::ok(&SettledBody { settled }))

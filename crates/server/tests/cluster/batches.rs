@@ -100,8 +100,12 @@ fn what_fails_can_be_abandoned(deployment: Deployment) {
     wait_until("every chunk is a dead letter", || {
         client.get(&format!("/api/v1/batches/{id}")).body["dead_letters"] == 2
     });
-    let abandon = client.post("/api/v1/dead-letters/abandon", &json!({"batch": id, "chunk": 0}));
+    let body = json!({"batch": id, "chunk": 0, "reason": "not needed"});
+    let abandon = client.post("/api/v1/dead-letters/abandon", &body);
     assert_eq!(abandon.body, json!({"settled": 1}));
+    let log = client.get(&format!("/api/v1/audit?action=chunk.abandoned&subject={id}")).body;
+    let detail = json!({"chunk": 0, "reason": "not needed"});
+    assert_eq!(log["deeds"][0]["detail"], detail, "{log}");
     home.database().unwrap().sql(&mend);
     client.post("/api/v1/dead-letters/retry", &json!({}));
     let done = wait_for(client, &batch, "completed");

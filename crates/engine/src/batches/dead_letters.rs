@@ -1,0 +1,80 @@
+//! Chunks that automatic retries gave up on. A person has them tried again, or gives them up.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use storage::{DeadChunk, DeadFilter, Verdict};
+
+use super::{BatchError, Batches};
+use crate::LiveType;
+use crate::audit::Doing;
+use crate::documents::Decision;
+
+/// Chunks that are decided about between two looks at the list.
+const PAGE: usize = 500;
+
+impl Batches {
+    /// Dead letters with their types.
+    pub async fn dead_letters(
+        &self,
+        tenant: Option<&str>,
+        type_name: Option<&str>,
+        mut filter: DeadFilter,
+    ) -> Result<Vec<(DeadChunk, Arc<LiveType>)>, BatchError> {
+        filter.types = self.types(tenant, type_name);
+        let dead = self.store.dead_chunks(&filter).await?;
+        let with_type = |dead: DeadChunk| Some((self.type_of(dead.type_id, tenant)?, dead));
+        Ok(dead.into_iter().filter_map(with_type).map(|(live, dead)| (dead, live)).collect())
+    }
+
+    /// Decides about every dead letter that matches, and says how many these were. One after the
+    /// other: each is a step by itself, and what was decided stays decided when a later one fails. That
+    /// somebody wants it is in the audit log first.
+    pub async fn settle(
+        &self,
+        tenant: Option<&str>,
+        type_name: Option<&str>,
+        mut filter: DeadFilter,
+        decision: Decision<'_>,
+    ) -> Result<u64, BatchError> {
+        filter.types = self.types(tenant, type_name);
+        filter.limit = PAGE;
+        let mut settled = 0;
+        loop {
+            let dead = self.store.dead_chunks(&filter).await?;
+            for chunk in &dead {
+                // What no list shows, nobody has meant.
+                let Some(live) = self.type_of(chunk.type_id, tenant) else { continue };
+                settled += u64::from(self.settle_one(chunk, &live, decision).await?);
+            }
+            let Some(last) = dead.last().filter(|_| dead.len() == PAGE) else { break };
+            filter.after = Some((last.batch, last.number));
+        }
+        if settled > 0 {
+            self.work.notify_waiters();
+            self.news.notify_one();
+        }
+        Ok(settled)
+    }
+
+    async fn settle_one(
+        &self,
+        chunk: &DeadChunk,
+        live: &LiveType,
+        decision: Decision<'_>,
+    ) -> Result<bool, BatchError> {
+        let doing = Doing {
+            key_id: decision.key_id,
+            tenant: live.stored().id_type.tenant(),
+            action: match decision.verdict {
+                Verdict::Retry => "chunk.retried",
+                Verdict::Abandon => "chunk.abandoned",
+            },
+            subject: &chunk.batch.0.to_string(),
+        };
+        let detail = json!({"chunk": chunk.number, "reason": decision.reason});
+        self.audit.record(doing, detail.to_string()).await?;
+        let (verdict, now) = (decision.verdict, self.now());
+        Ok(self.store.settle_chunk(chunk.batch, chunk.number, verdict, now).await?)
+    }
+}
