@@ -95,7 +95,7 @@ async fn the_audit_log_refuses_changes() {
         subject: "17".to_owned(),
         detail: "{}".to_owned(),
     };
-    store.record_deeds(&[deed.clone()]).await.unwrap();
+    store.record_deeds(std::slice::from_ref(&deed)).await.unwrap();
     for sql in ["UPDATE deeds SET key_id = 2", "DELETE FROM deeds"] {
         let refused = store.writer.run(|connection| Ok(connection.execute(sql, [])?)).await;
         assert!(matches!(refused, Err(StoreError::Corrupt(_))), "{refused:?}");
