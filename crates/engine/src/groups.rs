@@ -6,6 +6,7 @@ use std::hash::Hash;
 use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use futures_util::FutureExt as _;
@@ -24,6 +25,10 @@ pub(crate) trait GroupStep: Send + Sync + 'static {
 
     /// A step takes requests until it has so much to do.
     const SIZE_MAX: usize;
+
+    /// How long a step waits for those who were just answered. Clients that ask again and again come back
+    /// a moment later, and one step for all of them costs little more than one for a few.
+    const PATIENCE: Duration = Duration::ZERO;
 
     /// How much of a step a request takes up.
     fn size(_request: &Self::Request) -> usize {
@@ -50,8 +55,15 @@ struct Step<S: GroupStep> {
     answers: Vec<oneshot::Sender<S::Answer>>,
 }
 
+/// What waits for a key.
+struct Queue<S: GroupStep> {
+    waiting: Vec<Waiting<S>>,
+    /// Whom to tell when so many wait.
+    wanted: Option<(usize, oneshot::Sender<()>)>,
+}
+
 /// What waits, by key. A key that is in here is being worked on.
-type Queues<S> = HashMap<<S as GroupStep>::Key, Vec<Waiting<S>>>;
+type Queues<S> = HashMap<<S as GroupStep>::Key, Queue<S>>;
 
 struct Shared<S: GroupStep> {
     step: S,
@@ -87,11 +99,17 @@ impl<S: GroupStep> Shared<S> {
     fn enqueue(&self, key: S::Key, waiting: Waiting<S>) -> bool {
         match self.lock().entry(key) {
             Entry::Occupied(mut queue) => {
-                queue.get_mut().push(waiting);
+                let queue = queue.get_mut();
+                queue.waiting.push(waiting);
+                let count = queue.waiting.len();
+                if let Some((_, enough)) = queue.wanted.take_if(|(wanted, _)| count >= *wanted) {
+                    // Whoever has lost patience does not need it.
+                    let _ = enough.send(());
+                }
                 false
             }
             Entry::Vacant(place) => {
-                place.insert(vec![waiting]);
+                place.insert(Queue { waiting: vec![waiting], wanted: None });
                 true
             }
         }
@@ -102,9 +120,12 @@ impl<S: GroupStep> Shared<S> {
         let mut under_way = self.begin(key);
         while let Some(Step { mut serving, answers }) = under_way.take() {
             (&mut serving).await;
+            let enough = self.want(key, answers.len());
             // Those who wait have waited longer than it takes to answer, so the next step comes first. It
             // is waited for as soon as all have their answers.
-            under_way = self.begin(key);
+            if enough.is_none() {
+                under_way = self.begin(key);
+            }
             if let Some(next) = &mut under_way {
                 let _ = (&mut next.serving).now_or_never();
             }
@@ -113,7 +134,23 @@ impl<S: GroupStep> Shared<S> {
                 // Whoever is gone does not need it.
                 let _ = sender.send(answer);
             }
+            if let Some(enough) = enough {
+                let _ = tokio::time::timeout(S::PATIENCE, enough).await;
+                under_way = self.begin(key);
+            }
         }
+    }
+
+    /// What tells when as many wait as were just served. None if they do, or if nobody has the patience.
+    fn want(&self, key: S::Key, served: usize) -> Option<oneshot::Receiver<()>> {
+        let mut queues = self.lock();
+        let queue = queues.get_mut(&key)?;
+        if S::PATIENCE.is_zero() || queue.waiting.len() >= served {
+            return None;
+        }
+        let (sender, receiver) = oneshot::channel();
+        queue.wanted = Some((served, sender));
+        Some(receiver)
     }
 
     /// Makes a step of what waits. Nobody is answered if it panics, and the next step follows all the
@@ -129,7 +166,8 @@ impl<S: GroupStep> Shared<S> {
 
     fn next_group(&self, key: S::Key) -> Option<Vec<Waiting<S>>> {
         let mut queues = self.lock();
-        let queue = queues.get_mut(&key)?;
+        let Queue { waiting: queue, wanted } = queues.get_mut(&key)?;
+        *wanted = None;
         if queue.is_empty() {
             queues.remove(&key);
             return None;
@@ -152,17 +190,18 @@ mod tests {
     use super::*;
 
     /// Says what it was asked, and waits until it may answer.
-    struct Gate {
+    struct Gate<const PATIENCE_SECONDS: u64 = 0> {
         asked: mpsc::UnboundedSender<Vec<usize>>,
         open: Mutex<mpsc::UnboundedReceiver<()>>,
     }
 
     #[async_trait]
-    impl GroupStep for Gate {
+    impl<const PATIENCE_SECONDS: u64> GroupStep for Gate<PATIENCE_SECONDS> {
         type Key = u8;
         type Request = usize;
         type Answer = usize;
         const SIZE_MAX: usize = 10;
+        const PATIENCE: Duration = Duration::from_secs(PATIENCE_SECONDS);
 
         fn size(request: &usize) -> usize {
             *request
@@ -180,7 +219,7 @@ mod tests {
     async fn what_waits_together_is_served_together() {
         let (asked, mut steps) = mpsc::unbounded_channel();
         let (open, gate) = mpsc::unbounded_channel();
-        let groups = Arc::new(Groups::new(Gate { asked, open: Mutex::new(gate) }));
+        let groups = Arc::new(Groups::new(Gate::<0> { asked, open: Mutex::new(gate) }));
         let ask = |request| {
             let groups = Arc::clone(&groups);
             tokio::spawn(async move { groups.ask(1, request).await })
@@ -207,9 +246,62 @@ mod tests {
     async fn a_step_that_panics_stops_nobody_else() {
         let (asked, _steps) = mpsc::unbounded_channel();
         let (open, gate) = mpsc::unbounded_channel();
-        let groups = Groups::new(Gate { asked, open: Mutex::new(gate) });
+        let groups = Groups::new(Gate::<0> { asked, open: Mutex::new(gate) });
         open.send(()).unwrap();
         assert_eq!(groups.ask(1, 0).await, None);
         assert_eq!(groups.ask(1, 5).await, Some(5));
+    }
+
+    #[tokio::test]
+    async fn a_step_waits_for_as_many_as_the_one_before_had() {
+        let (asked, mut steps) = mpsc::unbounded_channel();
+        let (open, gate) = mpsc::unbounded_channel();
+        let groups = Arc::new(Groups::new(Gate::<3600> { asked, open: Mutex::new(gate) }));
+        let ask = async |request| {
+            let groups = Arc::clone(&groups);
+            let asking = tokio::spawn(async move { groups.ask(1, request).await });
+            tokio::task::yield_now().await;
+            asking
+        };
+        let first = ask(1).await;
+        assert_eq!(steps.recv().await, Some(vec![1]));
+        let (second, third) = (ask(2).await, ask(3).await);
+        open.send(()).unwrap();
+        assert_eq!(first.await.unwrap(), Some(1));
+        // More than the one before had, so they did not have to wait.
+        assert_eq!(steps.recv().await, Some(vec![2, 3]));
+        let fourth = ask(4).await;
+        open.send(()).unwrap();
+        assert_eq!((second.await.unwrap(), third.await.unwrap()), (Some(2), Some(3)));
+        let fifth = ask(5).await;
+        assert_eq!(steps.recv().await, Some(vec![4, 5]));
+        open.send(()).unwrap();
+        assert_eq!((fourth.await.unwrap(), fifth.await.unwrap()), (Some(4), Some(5)));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn patience_ends() {
+        let (asked, mut steps) = mpsc::unbounded_channel();
+        let (open, gate) = mpsc::unbounded_channel();
+        let groups = Arc::new(Groups::new(Gate::<1> { asked, open: Mutex::new(gate) }));
+        let ask = |request| {
+            let groups = Arc::clone(&groups);
+            tokio::spawn(async move { groups.ask(1, request).await })
+        };
+        let first = ask(1);
+        assert_eq!(steps.recv().await, Some(vec![1]));
+        let two = [ask(2), ask(3)];
+        tokio::task::yield_now().await;
+        open.send(()).unwrap();
+        assert_eq!(steps.recv().await, Some(vec![2, 3]));
+        open.send(()).unwrap();
+        for asking in two {
+            asking.await.unwrap();
+        }
+        // One more comes, and nobody else.
+        let last = ask(4);
+        assert_eq!(steps.recv().await, Some(vec![4]));
+        open.send(()).unwrap();
+        assert_eq!((first.await.unwrap(), last.await.unwrap()), (Some(1), Some(4)));
     }
 }

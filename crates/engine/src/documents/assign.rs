@@ -2,6 +2,7 @@
 //! record by one step.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use storage::{Assigned, Delivery, DocumentOrder, NewDocument, Numbers, StoreError, TypeId};
@@ -46,6 +47,7 @@ impl GroupStep for AssignStep {
     type Request = AssignRequest;
     type Answer = Result<Vec<Assigned>, IssueError>;
     const SIZE_MAX: usize = 2000;
+    const PATIENCE: Duration = Duration::from_millis(1);
 
     fn size(request: &AssignRequest) -> usize {
         let bytes: usize = request.documents.iter().map(|document| document.payload.len()).sum();
