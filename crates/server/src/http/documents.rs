@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use engine::LiveType;
 use engine::documents::AssignOrder;
+use hyper::body::{Bytes, Incoming};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -17,10 +18,13 @@ use super::App;
 use super::auth::Caller;
 use super::batches::check_text;
 use super::deliveries::AttemptBody;
-use super::extract::{DocumentsBody, Path, Query};
+use super::extract::{DocumentsBody, Path, Query, read_documents_body};
 use super::paging::PageQuery;
 use super::problem::Problem;
 use super::request::{JsonBody, as_caller, idempotency_key, post_once, read_json};
+
+/// The path of assigning.
+pub(super) const PATH: &str = "/api/v1/documents";
 
 /// One document, or several, that need IDs.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -198,8 +202,24 @@ pub(crate) async fn assign(
     headers: HeaderMap,
     DocumentsBody(body): DocumentsBody,
 ) -> Response {
-    let key = idempotency_key(&headers).ok().flatten().map(ToOwned::to_owned);
-    post_once(&app, &headers, Scope::Issue, "document", "", body, |app, caller, body| async move {
+    assign_once(&app, &headers, body).await
+}
+
+/// The same for a request that did not come through the router.
+pub(super) async fn assign_directly(
+    app: &Arc<App>,
+    headers: &HeaderMap,
+    body: Incoming,
+) -> Response {
+    match read_documents_body(headers, body, app).await {
+        Ok(body) => assign_once(app, headers, body).await,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn assign_once(app: &Arc<App>, headers: &HeaderMap, body: Bytes) -> Response {
+    let key = idempotency_key(headers).ok().flatten().map(ToOwned::to_owned);
+    post_once(app, headers, Scope::Issue, "document", "", body, |app, caller, body| async move {
         assign_for(&app, &caller, &body, key.as_deref()).await
     })
     .await

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
-use axum::http::StatusCode;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Bytes;
@@ -70,12 +70,24 @@ impl FromRequest<Arc<App>> for DocumentsBody {
     type Rejection = Response;
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Response> {
-        known_key(request.headers(), &app.engine.keys, app.access)
-            .map_err(IntoResponse::into_response)?;
-        let limit = app.documents_body_limit.max(app.body_limit);
-        let body = read_body_of(request.into_body(), app, limit).await;
+        let (head, body) = request.into_parts();
+        let body = read_documents_body(&head.headers, body, app).await;
         body.map(Self).map_err(IntoResponse::into_response)
     }
+}
+
+/// Reads a body with documents, of somebody who is known.
+pub(super) async fn read_documents_body<B>(
+    headers: &HeaderMap,
+    body: B,
+    app: &App,
+) -> Result<Bytes, Problem>
+where
+    B: hyper::body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    known_key(headers, &app.engine.keys, app.access)?;
+    read_body_of(body, app, app.documents_body_limit.max(app.body_limit)).await
 }
 
 /// Reads a body to its end, unless it is too large or too slow.

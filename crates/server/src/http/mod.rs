@@ -173,13 +173,16 @@ impl Api {
         Self { router: worker_router(Arc::clone(&app)), app, issues: false }
     }
 
-    /// Answers a request. Issuing is by far the most frequent call, so it does not take the way
-    /// through the router, which costs as much as the call itself.
+    /// Answers a request. The most frequent calls do not take the way through the router, which costs as
+    /// much as issuing an ID.
     pub(crate) async fn answer(self, mut request: Request<Incoming>, peer: IpAddr) -> Response {
-        if self.issues && request.uri().path() == ids::PATH && request.method() == Method::POST {
-            let (head, body) = request.into_parts();
-            let work = pin!(ids::issue_directly(Arc::clone(&self.app), &head.headers, body));
-            return observe::observed(&self.app, head.method, ids::PATH, &head.headers, work).await;
+        if self.issues && request.method() == Method::POST {
+            match request.uri().path() {
+                ids::PATH => return self.issue(request).await,
+                // In a box, because issuing should not move it around.
+                documents::PATH => return Box::pin(self.assign(request)).await,
+                _ => {}
+            }
         }
         // Only these care where a request comes from, and the others should not pay for it.
         if request.uri().path().starts_with(public::PREFIX) {
@@ -187,6 +190,18 @@ impl Api {
         }
         let Ok(response) = Box::pin(self.router.oneshot(request.map(Body::new))).await;
         response
+    }
+
+    async fn issue(self, request: Request<Incoming>) -> Response {
+        let (head, body) = request.into_parts();
+        let work = pin!(ids::issue_directly(Arc::clone(&self.app), &head.headers, body));
+        observe::observed(&self.app, head.method, ids::PATH, &head.headers, work).await
+    }
+
+    async fn assign(self, request: Request<Incoming>) -> Response {
+        let (head, body) = request.into_parts();
+        let work = pin!(documents::assign_directly(&self.app, &head.headers, body));
+        observe::observed(&self.app, head.method, documents::PATH, &head.headers, work).await
     }
 }
 
