@@ -270,6 +270,7 @@ impl Database {
 /// the database are written for. Statements are short, so compiling them never pays. And every one of
 /// them has its index: a plan that was made while a table was small must still be right when it is
 /// large, so plans that read or sort whole tables are out, and one plan is good for all parameters.
+/// Keepalives end a session whose client is cut off in the middle of sending data, which no timeout does.
 fn session_settings(limits: Limits) -> String {
     let statement_ms = limits.step.as_millis();
     let lock_ms = statement_ms * 3 / 4;
@@ -284,6 +285,9 @@ fn session_settings(limits: Limits) -> String {
                 set_config('statement_timeout', '{statement_ms}', false),
                 set_config('lock_timeout', '{lock_ms}', false),
                 set_config('idle_in_transaction_session_timeout', '{idle_ms}', false),
+                set_config('tcp_keepalives_idle', '20', false),
+                set_config('tcp_keepalives_interval', '10', false),
+                set_config('tcp_keepalives_count', '4', false),
                 set_config('client_min_messages', 'warning', false),
                 set_config('jit', 'off', false),
                 set_config('enable_seqscan', 'off', false),

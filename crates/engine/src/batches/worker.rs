@@ -115,8 +115,12 @@ impl Worker {
             let now = self.batches.clock.now();
             let retry_at = delay.map(|delay| now + delay);
             match self.batches.store.fail_chunk(chunk, problem, retry_at, now).await {
-                Ok(_) => {
+                Ok(true) => {
                     self.batches.news.notify_one();
+                    return;
+                }
+                Ok(false) => {
+                    info!(batch, number, "batch {batch}: chunk {number} is no longer ours");
                     return;
                 }
                 Err(problem) if *stop.borrow() => {

@@ -37,6 +37,7 @@ mod public;
 mod redis_outage;
 mod refill_lock;
 mod restarts;
+mod silence;
 mod starting;
 mod webhooks;
 mod workers;

@@ -9,14 +9,13 @@ use crate::codes::{CodeTable, copy_pieces, parts};
 use crate::counters::write_count;
 use crate::database::Database;
 use crate::error;
-use crate::session::{Keep, Param};
+use crate::session::{Keep, Param, Session};
 use crate::spans::write_serial;
 use crate::time::Time;
 
-// Whoever else has a claim on the chunk waits here, and then finds that it is done.
-const FENCE: &str = "
-    SELECT 1 FROM chunks
-    WHERE batch_id = $1 AND number = $2 AND token = $3 AND state = 'running' FOR UPDATE";
+const HOLD: &str = "SELECT hold_chunk($1, $2, $3, $4)";
+
+const FINISH: &str = "SELECT finish_chunk($1, $2, $3, $4)";
 
 impl PostgresStore {
     pub(super) async fn finish(&self, chunk: &Chunk, now: Timestamp) -> Result<bool> {
@@ -42,15 +41,18 @@ impl PostgresStore {
     }
 }
 
+/// The row of the chunk is locked at the end only: a worker that stands still while it sends codes must
+/// not keep others from taking over or cancelling.
 async fn write(shard: &Database, chunk: &Chunk, tables: &[CodeTable], now: Time) -> Result<bool> {
     let failed = |error: tokio_postgres::Error| error::from_database(&error);
     let mut session = shard.session().await?;
     let (work_ms, step_ms) = (shard.limits.work.as_millis(), shard.limits.step.as_millis());
     session.begin(work_ms, step_ms).await.map_err(failed)?;
-    let (batch, number) = (chunk.batch.0, write_count(chunk.number));
-    let params: [Param<'_>; 3] =
-        [(&batch, Type::INT8), (&number, Type::INT8), (&chunk.token, Type::INT8)];
-    if session.query(Keep::Prepared, FENCE, &params).await.map_err(failed)?.is_empty() {
+    let (batch, number, token) = (chunk.batch.0, write_count(chunk.number), chunk.token);
+    let lock = chunk.batch.code_id(chunk.position);
+    let params: [Param<'_>; 4] =
+        [(&batch, Type::INT8), (&number, Type::INT8), (&token, Type::INT8), (&lock, Type::INT8)];
+    if !is_so(&mut session, HOLD, &params).await.map_err(failed)? {
         session.roll_back().await.map_err(failed)?;
         return Ok(false);
     }
@@ -60,13 +62,23 @@ async fn write(shard: &Database, chunk: &Chunk, tables: &[CodeTable], now: Time)
         let pieces = copy_pieces(chunk.batch, serials, position);
         session.copy(&sql, pieces).await.map_err(failed)?;
     }
-    // Only here, because the row of the batch is everybody's.
-    let params: [Param<'_>; 3] =
-        [(&batch, Type::INT8), (&number, Type::INT8), (&now, Type::TIMESTAMPTZ)];
-    session
-        .query(Keep::Prepared, "SELECT finish_chunk($1, $2, $3)", &params)
-        .await
-        .map_err(failed)?;
-    session.commit().await.map_err(failed)?;
-    Ok(true)
+    let params: [Param<'_>; 4] = [
+        (&batch, Type::INT8),
+        (&number, Type::INT8),
+        (&token, Type::INT8),
+        (&now, Type::TIMESTAMPTZ),
+    ];
+    let finished = is_so(&mut session, FINISH, &params).await.map_err(failed)?;
+    let ended = if finished { session.commit().await } else { session.roll_back().await };
+    ended.map_err(failed)?;
+    Ok(finished)
+}
+
+async fn is_so(
+    session: &mut Session,
+    sql: &str,
+    params: &[Param<'_>],
+) -> Result<bool, tokio_postgres::Error> {
+    let rows = session.query(Keep::Prepared, sql, params).await?;
+    Ok(rows.first().is_some_and(|row| row.get(0)))
 }

@@ -104,7 +104,8 @@ impl BatchStore for PostgresStore {
         rows.iter().map(read_serials).collect()
     }
 
-    /// It waits for chunks that are being finished just now, so it has the time that they have.
+    /// A batch can have thousands of chunks, so it has the time of longer work. It waits for none that
+    /// is being written, only for the moment in which one is noted as done.
     async fn cancel_batch(&self, id: BatchId, now: Timestamp) -> Result<Option<Batch>> {
         let Some(shard) = self.shard_of_batch(id) else { return Ok(None) };
         let failed = |error: tokio_postgres::Error| error::from_database(&error);
