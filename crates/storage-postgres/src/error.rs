@@ -242,7 +242,7 @@ pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
 
 /// What it means that there is no connection to be had.
 pub(crate) fn from_pool(error: &PoolError) -> StoreError {
-    StoreError::Unavailable(pool_trouble(error))
+    StoreError::NoConnection(pool_trouble(error))
 }
 
 /// Why there is no connection to be had.

@@ -9,6 +9,9 @@ pub enum StoreError {
     /// The store cannot be reached or cannot write: down, cut off, disk full. Worth trying again.
     #[error("the store is unavailable: {0}")]
     Unavailable(String),
+    /// There was no connection to be had, so the store never heard of the step. Worth trying again.
+    #[error("the store is unavailable: {0}")]
+    NoConnection(String),
     /// What the step was about does not exist (any more).
     #[error("there is no such {0}")]
     NotFound(&'static str),
@@ -29,6 +32,6 @@ pub enum StoreError {
 impl StoreError {
     /// Whether the same step may succeed later.
     pub fn is_unavailable(&self) -> bool {
-        matches!(self, Self::Unavailable(_))
+        matches!(self, Self::Unavailable(_) | Self::NoConnection(_))
     }
 }

@@ -80,19 +80,43 @@ impl Worker {
         };
         let Some(chunk) = store.claim_chunk(&self.name, terms).await? else { return Ok(false) };
         let (batch, number) = (chunk.batch.0, chunk.number);
-        match store.finish_chunk(&chunk, clock.now()).await {
+        match self.finish(&chunk, stop).await {
             Ok(true) => {
                 metrics.codes_made.inc_by(chunk.serials.end - chunk.serials.start);
                 debug!(batch, number, "batch {batch}: chunk {number} is done");
                 self.batches.news.notify_one();
             }
             Ok(false) => info!(batch, number, "batch {batch}: chunk {number} is no longer ours"),
+            // Nothing was tried, and there is no time to wait: others find it when we are gone.
+            Err(StoreError::NoConnection(_)) => {}
             Err(problem) => {
                 metrics.chunks_failed.inc();
                 self.report(&chunk, &problem.to_string(), stop).await;
             }
         }
         Ok(true)
+    }
+
+    /// Has a chunk written. As long as the store cannot even be asked, the chunk has not failed, so that
+    /// it does not use up its attempts while others have all connections.
+    async fn finish(
+        &self,
+        chunk: &Chunk,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<bool, StoreError> {
+        let Batches { store, clock, .. } = &*self.batches;
+        let (batch, number) = (chunk.batch.0, chunk.number);
+        let mut waiting = false;
+        loop {
+            let problem = match store.finish_chunk(chunk, clock.now()).await {
+                Err(problem @ StoreError::NoConnection(_)) if !*stop.borrow() => problem,
+                finished => return finished,
+            };
+            if !std::mem::replace(&mut waiting, true) {
+                info!(batch, number, "batch {batch}: chunk {number} has to wait: {problem}");
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
     }
 
     /// Says that a chunk failed, for as long as it takes: nobody else would try it again before its

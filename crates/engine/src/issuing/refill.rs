@@ -176,7 +176,7 @@ impl Refiller {
                         return Ok(true);
                     }
                 }
-                Err(StoreError::Unavailable(_)) if shared.may_draw => {
+                Err(problem) if problem.is_unavailable() && shared.may_draw => {
                     return self.fall_back(pool, count).await;
                 }
                 Err(problem) => return Err(problem),
@@ -191,7 +191,7 @@ impl Refiller {
                 // The rest of what it is to have comes behind the request.
                 Ok(_) if shared.start_top_up() => self.spawn_top_up(Arc::clone(pool)),
                 Ok(_) => {}
-                Err(StoreError::Unavailable(_)) if shared.may_draw => {
+                Err(problem) if problem.is_unavailable() && shared.may_draw => {
                     return self.fall_back(pool, count).await;
                 }
                 Err(problem) => return Err(problem),

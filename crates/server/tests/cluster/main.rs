@@ -25,6 +25,7 @@ macro_rules! on_every_cluster {
 mod batches;
 mod catalogue;
 mod crashes;
+mod crowded;
 mod documents;
 mod exhaustion;
 mod idempotency;
