@@ -65,7 +65,7 @@ async fn workers_and_those_who_cancel_do_not_block_each_other() {
     for batch in &batches {
         // In the middle of it.
         while store.batch(batch.id).await.unwrap().unwrap().made < SERIALS / 10 {}
-        store.cancel_batch(batch.id, NOW).await.unwrap();
+        store.cancel_batch(batch.id, None, NOW).await.unwrap();
     }
     for task in tasks {
         task.await.unwrap();

@@ -226,8 +226,24 @@ impl BatchStore for SqliteStore {
         self.readers.run(move |connection| made(connection, id)).await
     }
 
-    async fn cancel_batch(&self, id: BatchId, now: Timestamp) -> Result<Option<Batch>> {
-        self.writer.run(move |connection| orders::cancel(connection, id, now)).await
+    async fn cancel_batch(
+        &self,
+        id: BatchId,
+        void_reason: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Option<Batch>> {
+        let reason = void_reason.map(ToOwned::to_owned);
+        self.writer
+            .run(move |connection| {
+                let batch = orders::cancel(connection, id, now)?;
+                let is_cancelled =
+                    batch.as_ref().is_some_and(|batch| batch.state == BatchState::Cancelled);
+                match reason {
+                    Some(reason) if is_cancelled => recall(connection, id, &reason, now),
+                    _ => Ok(batch),
+                }
+            })
+            .await
     }
 
     async fn recall_batch(

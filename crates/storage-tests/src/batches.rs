@@ -63,7 +63,7 @@ pub async fn batches_are_listed_by_type_and_state(fixture: &dyn Fixture) {
     let running = stored(&*store, b, CHUNK).await.id;
     claimed(&*store, 11).await;
     let cancelled = stored(&*store, a, CHUNK).await.id;
-    store.cancel_batch(cancelled, at(12)).await.unwrap();
+    store.cancel_batch(cancelled, None, at(12)).await.unwrap();
     let completed = derived(&*store, b, CHUNK).await.id;
     let queued = stored(&*store, a, CHUNK).await.id;
     let ids = |batches: Vec<Batch>| batches.iter().map(|batch| batch.id).collect::<Vec<_>>();
@@ -100,7 +100,7 @@ pub async fn the_batches_of_a_type_are_in_order_of_serials(fixture: &dyn Fixture
     }
     assert_eq!(store.batches_of_type(a, 0).await.unwrap(), all);
     assert!(all.is_sorted_by(|before, next| before.serials.end <= next.serials.start));
-    let cancelled = store.cancel_batch(all[2].id, at(5)).await.unwrap().unwrap();
+    let cancelled = store.cancel_batch(all[2].id, None, at(5)).await.unwrap().unwrap();
     all[2] = cancelled;
     assert_eq!(store.batches_of_type(a, 0).await.unwrap(), all);
     store.remove_type(a).await.unwrap();
@@ -114,7 +114,7 @@ pub async fn an_unknown_batch_is_not_there(fixture: &dyn Fixture) {
     let batch = stored(&*store, id, 5).await;
     for unknown in [BatchId(0), BatchId::new(1, 0), BatchId(batch.id.0 + 1), BatchId(i64::MAX)] {
         assert_eq!(store.batch(unknown).await.unwrap(), None);
-        assert_eq!(store.cancel_batch(unknown, at(2)).await.unwrap(), None);
+        assert_eq!(store.cancel_batch(unknown, None, at(2)).await.unwrap(), None);
         assert_eq!(store.recall_batch(unknown, "a reason", at(2)).await.unwrap(), None);
     }
 }

@@ -1,6 +1,6 @@
 //! Batches that were stopped.
 
-use storage::{Batch, BatchState, GapReason, Verdict};
+use storage::{Batch, BatchState, GapReason, Verdict, Void};
 
 use crate::Fixture;
 use crate::batch_support::{
@@ -20,7 +20,7 @@ pub async fn what_was_not_made_becomes_a_gap(fixture: &dyn Fixture) {
         assert_eq!(kill(&*store, 13).await.number, number);
     }
     assert!(store.settle_chunk(batch.id, 3, Verdict::Abandon, at(14)).await.unwrap());
-    let cancelled = store.cancel_batch(batch.id, at(15)).await.unwrap().unwrap();
+    let cancelled = store.cancel_batch(batch.id, None, at(15)).await.unwrap().unwrap();
     let expected = Batch {
         state: BatchState::Cancelled,
         made: 20,
@@ -58,7 +58,7 @@ pub async fn a_queued_batch_is_cancelled_whole(fixture: &dyn Fixture) {
     let store = open(fixture).await;
     let id = new_sequence(&*store, "code").await;
     let (batch, other) = (stored(&*store, id, 25).await, stored(&*store, id, 25).await);
-    let cancelled = store.cancel_batch(batch.id, at(10)).await.unwrap().unwrap();
+    let cancelled = store.cancel_batch(batch.id, None, at(10)).await.unwrap().unwrap();
     let (state, finished_at) = (BatchState::Cancelled, Some(at(10)));
     assert_eq!(cancelled, Batch { state, finished_at, ..batch });
     assert_eq!(gaps_because(&*store, id, GapReason::BatchCancelled).await, [(0, 25)]);
@@ -71,9 +71,9 @@ pub async fn cancelling_twice_changes_nothing(fixture: &dyn Fixture) {
     let id = new_sequence(&*store, "code").await;
     let batch = stored(&*store, id, 3 * CHUNK).await;
     make(&*store, 1, 9).await;
-    let first = store.cancel_batch(batch.id, at(10)).await.unwrap();
+    let first = store.cancel_batch(batch.id, None, at(10)).await.unwrap();
     let found = gaps(&*store, id).await;
-    assert_eq!(store.cancel_batch(batch.id, at(20)).await.unwrap(), first);
+    assert_eq!(store.cancel_batch(batch.id, None, at(20)).await.unwrap(), first);
     assert_eq!(gaps(&*store, id).await, found);
 }
 
@@ -85,7 +85,32 @@ pub async fn a_complete_batch_cannot_be_cancelled(fixture: &dyn Fixture) {
     for batch in [made, derived(&*store, id, 5).await] {
         let before = now_is(&*store, batch.id).await;
         assert_eq!(before.state, BatchState::Completed);
-        assert_eq!(store.cancel_batch(batch.id, at(10)).await.unwrap(), Some(before));
+        let late = store.cancel_batch(batch.id, Some("too late"), at(10)).await.unwrap();
+        assert_eq!(late, Some(before));
     }
     assert_eq!(gaps(&*store, id).await, []);
+}
+
+pub async fn with_a_reason_what_was_made_is_void(fixture: &dyn Fixture) {
+    let store = open(fixture).await;
+    let id = new_sequence(&*store, "code").await;
+    let (batch, other) = (stored(&*store, id, 25).await, stored(&*store, id, 25).await);
+    make(&*store, 1, 9).await;
+    let cancel = async |id, reason, seconds| {
+        store.cancel_batch(id, reason, at(seconds)).await.unwrap().unwrap()
+    };
+    let void = |reason: &str, seconds| Some(Void { at: at(seconds), reason: reason.to_owned() });
+    let cancelled = cancel(batch.id, Some("misprint"), 10).await;
+    assert_eq!((cancelled.state, cancelled.made), (BatchState::Cancelled, CHUNK));
+    assert_eq!(cancelled.recalled, void("misprint", 10));
+    assert_eq!(cancel(batch.id, Some("stolen"), 11).await, cancelled, "the first reason stays");
+
+    let kept = cancel(other.id, None, 12).await;
+    assert_eq!(kept.recalled, None);
+    let recalled = void("stolen", 13);
+    assert_eq!(cancel(other.id, Some("stolen"), 13).await, Batch { recalled, ..kept });
+    let store = crash(fixture, store).await;
+    assert_eq!(now_is(&*store, batch.id).await, cancelled);
+    let status = store.code(&code(&cancelled, 0)).await.unwrap().unwrap();
+    assert_eq!(status.void, void("misprint", 10));
 }

@@ -60,6 +60,7 @@ macro_rules! conformance {
                 a_queued_batch_is_cancelled_whole
                 cancelling_twice_changes_nothing
                 a_complete_batch_cannot_be_cancelled
+                with_a_reason_what_was_made_is_void
             }
             catalogue {
                 the_version_grows_with_every_change

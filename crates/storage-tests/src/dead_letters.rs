@@ -210,6 +210,6 @@ pub async fn only_dead_letters_are_settled(fixture: &dyn Fixture) {
     }
     assert_eq!(now_is(&*store, batch.id).await, before);
     assert_eq!(gaps(&*store, id).await, []);
-    let kept: Batch = store.cancel_batch(batch.id, at(15)).await.unwrap().unwrap();
+    let kept: Batch = store.cancel_batch(batch.id, None, at(15)).await.unwrap().unwrap();
     assert_eq!(kept.made, CHUNK);
 }

@@ -35,7 +35,7 @@ pub async fn a_batch_tells_of_its_last_chunk(fixture: &dyn Fixture) {
     let last = claimed(&*store, 12).await;
     assert!(store.finish_chunk(&last, at(13)).await.unwrap());
     assert!(!store.finish_chunk(&last, at(14)).await.unwrap());
-    store.cancel_batch(batch.id, at(15)).await.unwrap();
+    store.cancel_batch(batch.id, None, at(15)).await.unwrap();
     store.recall_batch(batch.id, "misprint", at(16)).await.unwrap();
     let store = crash(fixture, store).await;
     assert_eq!(told(&*store).await, [(batch.id, BatchState::Completed, 13)]);
@@ -120,7 +120,7 @@ pub async fn a_batch_tells_once_that_it_was_cancelled(fixture: &dyn Fixture) {
     kill(&*store, 10).await;
     for seconds in [11, 12] {
         for batch in &batches {
-            store.cancel_batch(batch.id, at(seconds)).await.unwrap();
+            store.cancel_batch(batch.id, None, at(seconds)).await.unwrap();
         }
     }
     let expected = [
@@ -154,7 +154,7 @@ pub async fn what_happens_at_once_is_told_once(fixture: &dyn Fixture) {
                 } else if chunk.batch == failed {
                     store.fail_chunk(&chunk, "on purpose", None, at(11)).await.map(drop)
                 } else {
-                    store.cancel_batch(chunk.batch, at(11)).await.map(drop)
+                    store.cancel_batch(chunk.batch, None, at(11)).await.map(drop)
                 }
             })
         })
@@ -179,7 +179,7 @@ pub async fn an_event_shows_its_batch_as_it_is_now(fixture: &dyn Fixture) {
     let order = BatchOrder { notify: Some("[\"hook\"]".to_owned()), ..batch_order(id, CHUNK) };
     let batch = ordered(&*store, &order).await;
     kill(&*store, 10).await;
-    store.cancel_batch(batch.id, at(11)).await.unwrap();
+    store.cancel_batch(batch.id, None, at(11)).await.unwrap();
     let now = store.recall_batch(batch.id, "misprint", at(12)).await.unwrap().unwrap();
     assert_eq!((now.state, now.notify.as_deref()), (BatchState::Cancelled, Some("[\"hook\"]")));
     let shown: Vec<Batch> = events(&*store).await.into_iter().map(|event| event.batch).collect();

@@ -106,7 +106,7 @@ pub async fn what_another_worker_has_taken_over_does_not_come_back(fixture: &dyn
     let taken = claim(&*store, seconds).await.unwrap();
     assert_eq!((taken.number, taken.attempt), (lost.number, 2));
     assert_eq!(ask(&*store, seconds).await.number, 1);
-    store.cancel_batch(batch.id, at(seconds)).await.unwrap();
+    store.cancel_batch(batch.id, None, at(seconds)).await.unwrap();
     assert_eq!(claim_as(&*store, (ME, 0), seconds).await, None, "nor does what was cancelled");
 }
 

@@ -35,11 +35,11 @@ pub async fn what_is_made_is_told_in_few_ranges(fixture: &dyn Fixture) {
     assert!(store.finish_chunk(&slow, at(16)).await.unwrap());
     let expected = [(5, 45), (55, 65)];
     assert_eq!(made(&*store, batch.id).await, expected);
-    store.cancel_batch(batch.id, at(17)).await.unwrap();
+    store.cancel_batch(batch.id, None, at(17)).await.unwrap();
     let store = crash(fixture, store).await;
     assert_eq!(made(&*store, batch.id).await, expected);
     assert_eq!(made(&*store, other.id).await, []);
-    store.cancel_batch(other.id, at(18)).await.unwrap();
+    store.cancel_batch(other.id, None, at(18)).await.unwrap();
     assert_eq!(made(&*store, other.id).await, []);
 }
 
@@ -52,7 +52,7 @@ pub async fn a_complete_batch_is_made_as_a_whole(fixture: &dyn Fixture) {
     let after = stored(&*store, id, CHUNK).await;
     let whole = derived(&*store, id, 1_000_000).await;
     for neighbour in [before, after] {
-        store.cancel_batch(neighbour.id, at(5)).await.unwrap();
+        store.cancel_batch(neighbour.id, None, at(5)).await.unwrap();
     }
     make(&*store, 3, 10).await;
     for batch in [batch, whole] {

@@ -121,7 +121,7 @@ pub async fn only_so_many_batches_are_under_way(fixture: &dyn Fixture) {
     }
     ordered(&*store, &BatchOrder { ledger: Ledger::Derived, ..order(a) }).await;
     ordered(&*store, &order(other)).await;
-    store.cancel_batch(first.id, at(11)).await.unwrap();
+    store.cancel_batch(first.id, None, at(11)).await.unwrap();
     let third = ordered(&*store, &order(a)).await;
     let refused = store.order_batch(&order(b)).await.unwrap();
     assert_eq!(refused, Ordered::TooManyActive { active: 2 });
@@ -129,7 +129,7 @@ pub async fn only_so_many_batches_are_under_way(fixture: &dyn Fixture) {
     let refused = store.order_batch(&order(b)).await.unwrap();
     assert_eq!(refused, Ordered::TooManyActive { active: 2 }, "those that run count");
     for batch in [second, third] {
-        store.cancel_batch(batch.id, at(13)).await.unwrap();
+        store.cancel_batch(batch.id, None, at(13)).await.unwrap();
     }
     ordered(&*store, &order(b)).await;
 }
@@ -154,7 +154,7 @@ pub async fn only_so_many_codes_are_ordered(fixture: &dyn Fixture) {
 
     make(&*store, 1, 10).await;
     let made = now_is(&*store, first.id).await.made;
-    store.cancel_batch(first.id, at(11)).await.unwrap();
+    store.cancel_batch(first.id, None, at(11)).await.unwrap();
     let so_far = 40 + made;
     let refused = store.order_batch(&order(a, 101 - so_far)).await.unwrap();
     assert_eq!(refused, Ordered::OverQuota { ordered: so_far });

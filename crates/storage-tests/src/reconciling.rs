@@ -43,7 +43,7 @@ async fn with_everything(outbox: &Outbox) -> u64 {
     let dead = kill(store, 5).await;
     store.settle_chunk(dead.batch, dead.number, Verdict::Abandon, at(6)).await.unwrap();
     let cancelled = stored(store, id, 15).await;
-    store.cancel_batch(cancelled.id, at(6)).await.unwrap();
+    store.cancel_batch(cancelled.id, None, at(6)).await.unwrap();
     let start = outbox.draw(100).await.start;
     let serials = |from: u64, to: u64| start + from..start + to;
     let sparse = IssueGroup {

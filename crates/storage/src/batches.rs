@@ -397,8 +397,15 @@ pub trait BatchStore {
     async fn made(&self, id: BatchId) -> Result<Vec<Range<u64>>>;
 
     /// Stops a batch. Claims on its chunks are void, and the serials that were not made become gaps
-    /// with reason `batch_cancelled`. Returns it as it is now; one in a final state stays as it is.
-    async fn cancel_batch(&self, id: BatchId, now: Timestamp) -> Result<Option<Batch>>;
+    /// with reason `batch_cancelled`. With a `void_reason` the codes that were made are void from the
+    /// same moment on, as by a recall; also those of a batch that was cancelled before. Returns it as it
+    /// is now; a complete one stays as it is.
+    async fn cancel_batch(
+        &self,
+        id: BatchId,
+        void_reason: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Option<Batch>>;
 
     /// Makes every code of a batch void. Returns it as it is now; the first recall stays.
     async fn recall_batch(

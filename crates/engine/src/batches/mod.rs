@@ -120,24 +120,22 @@ impl Batches {
         Ok(())
     }
 
-    /// Stops a batch; with a reason, what was made is recalled as well.
+    /// Stops a batch; with a reason, what was made is void from the same moment on.
     pub async fn cancel(
         &self,
         id: BatchId,
         tenant: Option<&str>,
-        recall: Option<&str>,
+        void_reason: Option<&str>,
     ) -> Result<(Batch, Arc<LiveType>), BatchError> {
         let (_, live) = self.find(id, tenant).await?;
-        let batch = self.store.cancel_batch(id, self.now()).await?.ok_or(BatchError::NotFound)?;
-        // The last chunk may have been faster. Then nothing has changed, and nothing is recalled.
+        let batch = self.store.cancel_batch(id, void_reason, self.now()).await?;
+        let batch = batch.ok_or(BatchError::NotFound)?;
+        // The last chunk may have been faster. Then nothing has changed, and nothing is void.
         if batch.state != BatchState::Cancelled {
             return Err(BatchError::Ended(batch.state));
         }
         self.news.notify_one();
-        match recall {
-            Some(reason) => self.recall(id, tenant, reason).await,
-            None => Ok((batch, live)),
-        }
+        Ok((batch, live))
     }
 
     /// Makes all codes of a batch void.

@@ -1,5 +1,6 @@
 //! `/api/v1/batches`: codes are ordered, made in the background, and downloaded.
 
+mod cancelling;
 mod events;
 mod files;
 mod ranges;

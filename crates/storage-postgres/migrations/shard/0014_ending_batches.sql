@@ -47,3 +47,19 @@ BEGIN
     PERFORM note_chunk(the_batch, finished.stop - finished.start, 0, 0, NULL, at);
     RETURN true;
 END $$;
+
+-- Stops a batch, unless it is over. With a reason the codes of a batch that is cancelled are void, in the same step.
+CREATE FUNCTION cancel_batch(the_batch bigint, void_reason text, at timestamptz)
+RETURNS SETOF batches LANGUAGE plpgsql AS $$
+DECLARE
+    batch batches;
+BEGIN
+    FOR batch IN SELECT * FROM cancel_batch(the_batch, at) LOOP
+        IF batch.state = 'cancelled' AND void_reason IS NOT NULL THEN
+            UPDATE batches SET recalled_at = coalesce(recalled_at, at),
+                recall_reason = coalesce(recall_reason, void_reason)
+            WHERE id = the_batch RETURNING * INTO batch;
+        END IF;
+        RETURN NEXT batch;
+    END LOOP;
+END $$;

@@ -106,17 +106,23 @@ impl BatchStore for PostgresStore {
 
     /// A batch can have thousands of chunks, so it has the time of longer work. It waits for none that
     /// is being written, only for the moment in which one is noted as done.
-    async fn cancel_batch(&self, id: BatchId, now: Timestamp) -> Result<Option<Batch>> {
+    async fn cancel_batch(
+        &self,
+        id: BatchId,
+        void_reason: Option<&str>,
+        now: Timestamp,
+    ) -> Result<Option<Batch>> {
         let Some(shard) = self.shard_of_batch(id) else { return Ok(None) };
         let failed = |error: tokio_postgres::Error| error::from_database(&error);
-        let sql = format!("SELECT {} FROM cancel_batch($1, $2)", columns());
+        let sql = format!("SELECT {} FROM cancel_batch($1, $2, $3)", columns());
         shard
             .within(shard.limits.work, async {
                 let mut session = shard.session().await?;
                 let limit_ms = shard.limits.work.as_millis();
                 session.begin(limit_ms, limit_ms).await.map_err(failed)?;
-                let params: [Param<'_>; 2] =
-                    [(&id.0, Type::INT8), (&Time::new(now), Type::TIMESTAMPTZ)];
+                let now = Time::new(now);
+                let params: [Param<'_>; 3] =
+                    [(&id.0, Type::INT8), (&void_reason, Type::TEXT), (&now, Type::TIMESTAMPTZ)];
                 let rows = session.query(Keep::Never, &sql, &params).await.map_err(failed)?;
                 session.commit().await.map_err(failed)?;
                 rows.first().map(read_batch).transpose()
