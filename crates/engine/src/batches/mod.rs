@@ -1,6 +1,7 @@
 //! Batches: many codes, ordered at once and made in the background.
 
 mod dead_letters;
+mod ending;
 mod error;
 mod order;
 mod worker;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use storage::{Batch, BatchFilter, BatchId, BatchState, Store, StoreError, TypeId};
+use storage::{Batch, BatchFilter, BatchId, Store, StoreError, TypeId};
 use tokio::sync::Notify;
 use tracing::info;
 
@@ -118,36 +119,6 @@ impl Batches {
             self.work.notify_waiters();
         }
         Ok(())
-    }
-
-    /// Stops a batch; with a reason, what was made is void from the same moment on.
-    pub async fn cancel(
-        &self,
-        id: BatchId,
-        tenant: Option<&str>,
-        void_reason: Option<&str>,
-    ) -> Result<(Batch, Arc<LiveType>), BatchError> {
-        let (_, live) = self.find(id, tenant).await?;
-        let batch = self.store.cancel_batch(id, void_reason, self.now()).await?;
-        let batch = batch.ok_or(BatchError::NotFound)?;
-        // The last chunk may have been faster. Then nothing has changed, and nothing is void.
-        if batch.state != BatchState::Cancelled {
-            return Err(BatchError::Ended(batch.state));
-        }
-        self.news.notify_one();
-        Ok((batch, live))
-    }
-
-    /// Makes all codes of a batch void.
-    pub async fn recall(
-        &self,
-        id: BatchId,
-        tenant: Option<&str>,
-        reason: &str,
-    ) -> Result<(Batch, Arc<LiveType>), BatchError> {
-        let (_, live) = self.find(id, tenant).await?;
-        let batch = self.store.recall_batch(id, reason, self.now()).await?;
-        Ok((batch.ok_or(BatchError::NotFound)?, live))
     }
 
     /// The types that a list is about; none is all.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use idgen::error::ParseError;
 use idgen::format::Format;
+use serde_json::json;
 use storage::{BatchId, CodeKey, CodeStatus, Store};
 
 pub use self::diagnosis::Diagnosis;
@@ -15,6 +16,7 @@ pub use self::diagnosis::Diagnosis;
 use self::desk::Desk;
 use self::ranges::{BatchRange, Ranges};
 use crate::LiveType;
+use crate::audit::{Audit, Doing};
 use crate::error::IssueError;
 use crate::metrics::EngineMetrics;
 use crate::surroundings::{Clock, Common};
@@ -54,15 +56,17 @@ pub struct Codes {
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     metrics: Arc<EngineMetrics>,
+    audit: Audit,
     ranges: Ranges,
     desk: Desk,
 }
 
 impl Codes {
     pub(crate) fn new(common: &Common) -> Arc<Self> {
-        let desk = Desk::new(common.clone());
+        let (desk, audit) = (Desk::new(common.clone()), Audit::new(common));
         let Common { store, clock, metrics, .. } = common.clone();
-        Arc::new(Self { ranges: Ranges::new(Arc::clone(&store)), desk, store, clock, metrics })
+        let ranges = Ranges::new(Arc::clone(&store));
+        Arc::new(Self { store, clock, metrics, audit, ranges, desk })
     }
 
     /// Verifies a code and counts the scan.
@@ -109,20 +113,29 @@ impl Codes {
         Ok(self.ranges.find(live.stored().id, serial).await?.map(|batch| batch.id))
     }
 
-    /// Makes a code void.
+    /// Makes a code void. Who and why is in the audit log first, under its serial: a code is a secret.
     pub async fn void(
         &self,
         live: &LiveType,
         code: &str,
+        key_id: i64,
         reason: &str,
     ) -> Result<Scan, IssueError> {
-        match self.key(live, code).await? {
-            Ok((key, batch)) => {
-                let status = self.store.void_code(&key, reason, self.clock.now()).await?;
-                Ok(found(key, &batch, status))
-            }
-            Err(unknown) => Ok(Scan::Unknown(unknown)),
+        let (key, range) = match self.key(live, code).await? {
+            Ok(known) => known,
+            Err(unknown) => return Ok(Scan::Unknown(unknown)),
+        };
+        // What was never made is not worth an entry.
+        if self.store.code(&key).await?.is_none() {
+            return Ok(Scan::Unknown(Unknown::NeverMade));
         }
+        let tenant = live.stored().id_type.tenant();
+        let subject = &key.batch.0.to_string();
+        let doing = Doing { key_id, tenant, action: "code.voided", subject };
+        let detail = json!({"serial": key.serial.to_string(), "reason": reason});
+        self.audit.record(doing, detail.to_string()).await?;
+        let status = self.store.void_code(&key, reason, self.clock.now()).await?;
+        Ok(found(key, &range, status))
     }
 
     /// Reads a code back to its serial and finds the batch of that. Asks the store only about a

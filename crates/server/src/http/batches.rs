@@ -376,7 +376,8 @@ pub(crate) async fn cancel(
                 check_text("void_reason", reason)?;
             }
             let (id, reason) = (read_id(&id)?, body.void_reason.as_deref());
-            let (batch, live) = app.engine.batches.cancel(id, caller.bound_to(), reason).await?;
+            let (tenant, key_id) = (caller.bound_to(), caller.key_id());
+            let (batch, live) = app.engine.batches.cancel(id, tenant, key_id, reason).await?;
             Ok(JsonBody::ok(&BatchBody::new(batch, &live, app.clock.now())))
         },
     )
@@ -413,8 +414,8 @@ pub(crate) async fn recall(
         |app, caller, body| async move {
             let ReasonBody { reason } = read_json(&body)?;
             check_text("reason", &reason)?;
-            let batches = &app.engine.batches;
-            let (batch, live) = batches.recall(read_id(&id)?, caller.bound_to(), &reason).await?;
+            let (id, tenant, key_id) = (read_id(&id)?, caller.bound_to(), caller.key_id());
+            let (batch, live) = app.engine.batches.recall(id, tenant, key_id, &reason).await?;
             Ok(JsonBody::ok(&BatchBody::new(batch, &live, app.clock.now())))
         },
     )

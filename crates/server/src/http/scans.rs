@@ -274,7 +274,7 @@ pub(crate) async fn void(
         check_text("reason", &reason)?;
         let tenant = caller.tenant(tenant.tenant.as_deref())?;
         let live = app.engine.catalogue.find(&tenant, &type_name)?;
-        match app.engine.codes.void(&live, &code, &reason).await? {
+        match app.engine.codes.void(&live, &code, caller.key_id(), &reason).await? {
             Scan::Unknown(_) => {
                 let detail = "No such code was ever made.";
                 Err(Problem::new(StatusCode::NOT_FOUND, "unknown_code", "Unknown code", detail))
