@@ -1,23 +1,26 @@
-//! Batches on the embedded store: what people decide about chunks that failed.
+//! Batches on the embedded store: what people decide about chunks that failed, and workers that panic.
 
 mod support;
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
-use engine::Engine;
-use engine::batches::BatchRequest;
+use engine::batches::{BatchRequest, BatchSettings};
 use engine::documents::Decision;
+use engine::surroundings::Clock;
+use engine::{Engine, EngineParts, EngineSettings};
 use storage::{
     Batch, BatchState, BatchStore as _, ClaimTerms, DeadFilter, DeedFilter, Verdict, WorkerName,
 };
 use storage_sqlite::SqliteStore;
-use support::{Fixture, NoCarrier, open};
+use support::{Fixture, NOON_MS, NoCarrier, open, settings};
+use tokio::task;
 
 const TYPE: &str = r#"{"name": "bottle", "random": {"alphabet": "crockford32", "length": 16}}"#;
 
-/// An order all of whose chunks are dead letters.
-async fn dead_batch(engine: &Engine, store: &SqliteStore, count: u64) -> Batch {
+async fn order(engine: &Engine, count: u64) -> Batch {
     let request = BatchRequest {
         tenant: "default",
         type_name: "bottle",
@@ -28,7 +31,12 @@ async fn dead_batch(engine: &Engine, store: &SqliteStore, count: u64) -> Batch {
         key_id: 7,
         order_key: None,
     };
-    let (batch, _) = engine.batches.order(request).await.unwrap();
+    engine.batches.order(request).await.unwrap().0
+}
+
+/// An order all of whose chunks are dead letters.
+async fn dead_batch(engine: &Engine, store: &SqliteStore, count: u64) -> Batch {
+    let batch = order(engine, count).await;
     let worker = WorkerName { instance: "test".to_owned(), number: 0 };
     let (silent, now) = (Duration::from_secs(60), batch.created_at);
     let terms = ClaimTerms { silent, attempts_max: 1, now };
@@ -78,4 +86,55 @@ async fn who_decides_about_a_chunk_and_why_is_in_the_audit_log() {
     let (batch, _) = engine.batches.find(batch.id, None).await.unwrap();
     assert_eq!((batch.state, batch.abandoned), (BatchState::Running, 100));
     engine.shut_down().await;
+}
+
+/// Panics while it is broken, and counts how often it did so in each task.
+#[derive(Default)]
+struct BrokenClock {
+    is_broken: AtomicBool,
+    panics: Mutex<HashMap<Option<task::Id>, u32>>,
+}
+
+impl Clock for BrokenClock {
+    fn now_ms(&self) -> i64 {
+        if self.is_broken.load(Ordering::SeqCst) {
+            *self.panics.lock().unwrap().entry(task::try_id()).or_default() += 1;
+            panic!("the clock is broken");
+        }
+        NOON_MS
+    }
+}
+
+async fn wait_until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
+    let since = Instant::now();
+    while !condition().await {
+        assert!(since.elapsed() < Duration::from_secs(60), "waited in vain until {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_panics_goes_on() {
+    let mut fixture = Fixture::new();
+    let store = Arc::new(open(fixture.directory.path()));
+    let clock = Arc::new(BrokenClock::default());
+    let parts = fixture.parts(store, Arc::new(NoCarrier));
+    let parts = EngineParts { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..parts };
+    let batches = BatchSettings { workers: 1, ..settings().batches };
+    let settings = EngineSettings { batches, ..settings() };
+    let engine = Arc::new(Engine::start(parts, settings).await.unwrap());
+    engine.put_type(serde_json::from_str(TYPE).unwrap()).await.unwrap();
+
+    clock.is_broken.store(true, Ordering::SeqCst);
+    wait_until("a task that panicked goes on, and panics again", async || {
+        clock.panics.lock().unwrap().values().any(|panics| *panics > 1)
+    })
+    .await;
+    clock.is_broken.store(false, Ordering::SeqCst);
+    let batch = order(&engine, 250).await;
+    wait_until("the batch is completed", async || {
+        let (batch, _) = engine.batches.find(batch.id, None).await.unwrap();
+        batch.state == BatchState::Completed
+    })
+    .await;
 }

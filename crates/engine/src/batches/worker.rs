@@ -1,8 +1,10 @@
 //! Making codes: a worker claims a chunk, has it written, and looks for the next.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use jiff::SignedDuration;
 use storage::{Chunk, ClaimTerms, StoreError, WorkerName};
 use tokio::sync::watch;
@@ -24,6 +26,21 @@ const RETRY_MAX: SignedDuration = SignedDuration::from_hours(24);
 /// How long to wait while the store does not answer.
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// Why a worker could not do something.
+#[derive(Debug, thiserror::Error)]
+enum Trouble {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the worker panicked")]
+    Panic,
+}
+
+/// Does something that may panic. Nobody would start another worker in the place of this one.
+async fn caught<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, Trouble> {
+    let ended = AssertUnwindSafe(work).catch_unwind().await;
+    Ok(ended.map_err(|_| Trouble::Panic)??)
+}
+
 /// One worker of this instance.
 pub(crate) struct Worker {
     batches: Arc<Batches>,
@@ -43,7 +60,7 @@ impl Worker {
         while !*stop.borrow() {
             // Before the look, so that an order which comes right after it is not missed.
             let woken = self.batches.work.notified();
-            let pause = match self.step(&stop).await {
+            let pause = match caught(self.step(&stop)).await {
                 Ok(worked) => {
                     failing = false;
                     match worked {
@@ -80,7 +97,8 @@ impl Worker {
         };
         let Some(chunk) = store.claim_chunk(&self.name, terms).await? else { return Ok(false) };
         let (batch, number) = (chunk.batch.0, chunk.number);
-        match self.finish(&chunk, stop).await {
+        // A chunk at which a worker panics has failed like others, and is a dead letter in the end.
+        match caught(self.finish(&chunk, stop)).await {
             Ok(true) => {
                 metrics.codes_made.inc_by(chunk.serials.end - chunk.serials.start);
                 debug!(batch, number, "batch {batch}: chunk {number} is done");
@@ -88,7 +106,7 @@ impl Worker {
             }
             Ok(false) => info!(batch, number, "batch {batch}: chunk {number} is no longer ours"),
             // Nothing was tried, and there is no time to wait: others find it when we are gone.
-            Err(StoreError::NoConnection(_)) => {}
+            Err(Trouble::Store(StoreError::NoConnection(_))) => {}
             Err(problem) => {
                 metrics.chunks_failed.inc();
                 self.report(&chunk, &problem.to_string(), stop).await;

@@ -74,8 +74,18 @@ impl Fixture {
         store: Arc<SqliteStore>,
         carrier: Arc<dyn Carrier>,
     ) -> Arc<Engine> {
+        let parts = self.parts(store, carrier);
+        Arc::new(Engine::start(parts, settings()).await.unwrap())
+    }
+
+    /// What an engine is made from.
+    pub(crate) fn parts(
+        &mut self,
+        store: Arc<SqliteStore>,
+        carrier: Arc<dyn Carrier>,
+    ) -> EngineParts {
         self.starts += 1;
-        let parts = EngineParts {
+        EngineParts {
             store,
             clock: Arc::new(self.clock.clone()),
             entropy: Arc::new(Counting(AtomicU64::new(0))),
@@ -83,8 +93,7 @@ impl Fixture {
             instance: format!("instance-{}", self.starts),
             shared_pools: SharedPoolSet::default(),
             carrier,
-        };
-        Arc::new(Engine::start(parts, settings()).await.unwrap())
+        }
     }
 }
 
