@@ -35,6 +35,17 @@ enum Trouble {
     Panic,
 }
 
+impl Trouble {
+    /// What its tenant is told. What a store says can name tables and files, so it goes to the log only.
+    fn class(&self) -> &'static str {
+        match self {
+            Self::Store(error) if error.is_unavailable() => "the store was unavailable",
+            Self::Store(_) => "the store did not take the codes; the server's log says why",
+            Self::Panic => "the worker panicked; the server's log says why",
+        }
+    }
+}
+
 /// Does something that may panic. Nobody would start another worker in the place of this one.
 async fn caught<T>(work: impl Future<Output = Result<T, StoreError>>) -> Result<T, Trouble> {
     let ended = AssertUnwindSafe(work).catch_unwind().await;
@@ -109,7 +120,7 @@ impl Worker {
             Err(Trouble::Store(StoreError::NoConnection(_))) => {}
             Err(problem) => {
                 metrics.chunks_failed.inc();
-                self.report(&chunk, &problem.to_string(), stop).await;
+                self.report(&chunk, &problem, stop).await;
             }
         }
         Ok(true)
@@ -139,7 +150,7 @@ impl Worker {
 
     /// Says that a chunk failed, for as long as it takes: nobody else would try it again before its
     /// worker counts as silent.
-    async fn report(&self, chunk: &Chunk, problem: &str, stop: &watch::Receiver<bool>) {
+    async fn report(&self, chunk: &Chunk, problem: &Trouble, stop: &watch::Receiver<bool>) {
         let (batch, number, attempt) = (chunk.batch.0, chunk.number, chunk.attempt);
         let delay = self.batches.settings.backoff.delay(attempt, &*self.entropy);
         let delay = delay.map(|delay| SignedDuration::try_from(delay).unwrap_or(RETRY_MAX));
@@ -156,7 +167,7 @@ impl Worker {
         loop {
             let now = self.batches.clock.now();
             let retry_at = delay.map(|delay| now + delay);
-            match self.batches.store.fail_chunk(chunk, problem, retry_at, now).await {
+            match self.batches.store.fail_chunk(chunk, problem.class(), retry_at, now).await {
                 Ok(true) => {
                     self.batches.news.notify_one();
                     return;
