@@ -1,10 +1,11 @@
 //! Batches that are stopped.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use ureq::http::Method;
 
 use super::home;
 use crate::support::batches::{codes, order, wait_for};
-use crate::support::wait_until;
+use crate::support::{Client, Reply, wait_until};
 
 #[test]
 fn what_was_made_is_kept_or_made_void() {
@@ -71,4 +72,57 @@ fn who_ends_what_and_why_is_in_the_audit_log() {
     let deed = &log["deeds"][0];
     assert_eq!((&deed["action"], &deed["key_name"]), (&json!("batch.cancelled"), &json!("shop")));
     assert_eq!((&deed["detail"], &log["deeds"][1]), (&body, &json!(null)), "{log}");
+}
+
+fn post_with_key(client: &Client, path: &str, body: &Value, key: &str) -> Reply {
+    let (headers, body) = ([("idempotency-key", key)], body.to_string());
+    client.call(Method::POST, path, &headers, Some(body.as_bytes()))
+}
+
+#[test]
+fn ending_something_twice_with_one_key_is_ending_it_once() {
+    let server = home().with("MINTAGE__BATCHES__WORKERS", "0").start();
+    let client = server.client();
+    let id = |batch: &Value| batch["id"].as_str().unwrap().to_owned();
+    let queued = id(&order(client, "bottle", 1000));
+    let made = order(client, "label", 10);
+    let code = &codes(client, &made, "&limit=1")[0];
+    for (path, subject, field, action) in [
+        (format!("/api/v1/batches/{queued}/cancel"), &queued, "void_reason", "batch.cancelled"),
+        (format!("/api/v1/codes/label/{code}/void"), &id(&made), "reason", "code.voided"),
+        (format!("/api/v1/batches/{}/recall", id(&made)), &id(&made), "reason", "batch.recalled"),
+    ] {
+        let body = json!({field: "torn"});
+        let first = post_with_key(client, &path, &body, action);
+        let second = post_with_key(client, &path, &body, action);
+        assert_eq!((first.status, second.status), (200, 200), "{first:?} {second:?}");
+        assert_eq!(first.body, second.body);
+        assert_eq!(first.header("idempotency-replayed"), None);
+        assert_eq!(second.header("idempotency-replayed"), Some("true"));
+        post_with_key(client, &path, &json!({field: "lost"}), action)
+            .problem(422, "idempotency_key_reused");
+        let log = client.get(&format!("/api/v1/audit?action={action}&subject={subject}")).body;
+        assert_eq!(log["deeds"].as_array().unwrap().len(), 1, "{log}");
+    }
+}
+
+#[test]
+fn a_tenant_has_so_many_batches_under_way_and_no_more() {
+    let home = home()
+        .with("MINTAGE__BATCHES__WORKERS", "0")
+        .with("MINTAGE__BATCHES__ACTIVE_PER_TENANT_MAX", "2");
+    let server = home.start();
+    let client = server.client();
+    let batches = [order(client, "bottle", 1000), order(client, "bottle", 1000)];
+    let body = json!({"type": "bottle", "count": 1000});
+    let refused = client.post("/api/v1/batches", &body);
+    let detail = refused.problem(409, "too_many_batches");
+    assert!(detail.contains("has 2 batches under way, and may have 2"), "{detail}");
+    // What is complete at once is not under way, and others have limits of their own.
+    order(client, "label", 1000);
+    let of_other = json!({"tenant": "OTHER", "type": "cap", "count": 1});
+    assert_eq!(client.post("/api/v1/batches", &of_other).status, 202);
+    let path = format!("/api/v1/batches/{}/cancel", batches[0]["id"].as_str().unwrap());
+    assert_eq!(client.post(&path, &json!({})).status, 200);
+    order(client, "bottle", 1000);
 }
