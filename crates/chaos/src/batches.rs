@@ -1,21 +1,19 @@
-//! Batches that are ordered while everything breaks. Each one that was accepted must be complete in the
-//! end, with as many codes as were ordered, all different, and all genuine.
+//! Batches that are ordered, and some of them cancelled, while everything breaks.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use crate::batch_check::Checker;
 use crate::chance::Chance;
 use crate::http::Http;
 use crate::instance::Addresses;
 use crate::world::{INSTANCES, World};
 
 /// Tenant and name of the types, so that both shards are in use.
-const TYPES: [(&str, &str); 2] = [("default", "seal"), ("acme", "cap")];
+pub(crate) const TYPES: [(&str, &str); 2] = [("default", "seal"), ("acme", "cap")];
 
 /// Codes of a batch.
 const COUNTS: (u64, u64) = (1, 20_000);
@@ -23,15 +21,28 @@ const COUNTS: (u64, u64) = (1, 20_000);
 /// The pause after each order, in milliseconds.
 const PAUSE_MS: (u64, u64) = (400, 1200);
 
-/// How long a batch may take when nothing is broken any more.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a batch that is to be cancelled is left alone, in milliseconds: some of it is made then.
+const LEFT_ALONE_MS: (u64, u64) = (0, 400);
+
+/// Why codes of a cancelled batch are void.
+const VOID_REASON: &str = "torn";
 
 /// A batch that was accepted.
 #[derive(Debug)]
-struct Accepted {
-    id_type: usize,
-    id: String,
-    count: u64,
+pub(crate) struct Accepted {
+    pub(crate) id_type: usize,
+    pub(crate) id: String,
+    pub(crate) count: u64,
+    /// With what it is to be cancelled, if it is.
+    pub(crate) cancel: Option<Value>,
+}
+
+impl Accepted {
+    /// The request that cancels it, from whichever instance. It is the same every time.
+    pub(crate) fn cancel(&self, http: &Http, url: &str) -> Option<(u16, Value)> {
+        let path = format!("{url}/api/v1/batches/{}/cancel", self.id);
+        http.post(&path, self.cancel.as_ref()?, Some(&format!("cancel-{}", self.id)))
+    }
 }
 
 /// Clients that order batches.
@@ -44,7 +55,11 @@ pub(crate) struct Orderers {
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     pub(crate) batches: usize,
+    /// Those that were cancelled before they were complete.
+    pub(crate) cancelled: usize,
     pub(crate) codes: usize,
+    /// Codes that were scanned.
+    pub(crate) scans: usize,
     /// Chunks that had become dead letters, and were retried.
     pub(crate) dead_letters: u64,
     pub(crate) wrong: Vec<String>,
@@ -65,18 +80,13 @@ impl Orderers {
     /// Ends the clients, waits for what they have ordered, and looks at it.
     pub(crate) fn check(self, world: &World) -> anyhow::Result<Outcome> {
         self.stop.store(true, Ordering::Relaxed);
-        let mut outcome = Outcome::default();
-        let mut seen = [HashSet::new(), HashSet::new()];
-        let http = Http::new();
+        let mut checker = Checker::new(world);
         for client in self.clients {
             for batch in client.join().expect("clients do not panic") {
-                outcome.batches += 1;
-                if let Err(problem) = check(world, &http, &batch, &mut outcome, &mut seen)? {
-                    outcome.wrong.push(format!("batch {} of {}: {problem}", batch.id, batch.count));
-                }
+                checker.check(&batch)?;
             }
         }
-        Ok(outcome)
+        Ok(checker.outcome)
     }
 }
 
@@ -97,7 +107,10 @@ impl Orderer {
             let key = format!("batch-{tenant}-{number}");
             while !stop.load(Ordering::Relaxed) {
                 if let Some(id) = self.order(&order, &key) {
-                    accepted.push(Accepted { id_type: self.id_type, id, count });
+                    let (id_type, cancel) = (self.id_type, self.whether_to_cancel());
+                    let batch = Accepted { id_type, id, count, cancel };
+                    self.cancel(&batch, stop);
+                    accepted.push(batch);
                     break;
                 }
                 thread::sleep(self.chance.millis(50, 300));
@@ -115,53 +128,29 @@ impl Orderer {
         let (status, batch) = self.http.post(&format!("{url}/api/v1/batches"), order, Some(key))?;
         (status == 202).then(|| batch["id"].as_str().map(str::to_owned)).flatten()
     }
-}
 
-/// Looks at one batch. The inner error is what is wrong with it.
-fn check(
-    world: &World,
-    http: &Http,
-    batch: &Accepted,
-    outcome: &mut Outcome,
-    seen: &mut [HashSet<String>; 2],
-) -> anyhow::Result<Result<(), String>> {
-    let url = world.addresses.get(0).unwrap_or_default();
-    let path = format!("{url}/api/v1/batches/{}", batch.id);
-    let mut last = Value::Null;
-    let completed = world.wait_until(PATIENCE, || {
-        last = http.get(&path).unwrap_or_default();
-        if last["state"] == "needs_attention" {
-            let retry = format!("{url}/api/v1/dead-letters/retry");
-            let settled = http.post(&retry, &json!({"batch": batch.id}), None);
-            outcome.dead_letters +=
-                settled.and_then(|(_, body)| body["settled"].as_u64()).unwrap_or(0);
-        }
-        last["state"] == "completed"
-    })?;
-    if !completed || last["made"] != batch.count || last["total"] != batch.count {
-        return Ok(Err(format!("it is not complete: {last}")));
-    }
-    let Some(file) = http.text(&format!("{path}/codes?format=txt")) else {
-        return Ok(Err("it has no file".to_owned()));
-    };
-    let codes: Vec<&str> = file.lines().collect();
-    if codes.len() as u64 != batch.count {
-        return Ok(Err(format!("its file has {} codes", codes.len())));
-    }
-    outcome.codes += codes.len();
-    if let Some(again) = codes.iter().find(|code| !seen[batch.id_type].insert((**code).to_owned()))
-    {
-        return Ok(Err(format!("{again} came twice")));
-    }
-    let (tenant, name) = TYPES[batch.id_type];
-    for code in [codes[0], codes[codes.len() / 2], codes[codes.len() - 1]] {
-        let scan = json!({"tenant": tenant, "type": name, "code": code});
-        let verdict = http.post(&format!("{url}/api/v1/scans"), &scan, None);
-        let verdict = verdict.map(|(_, body)| body["verdict"].clone()).unwrap_or_default();
-        // A small batch has fewer than three.
-        if verdict != "genuine" && !(codes.len() < 3 && verdict == "repeated") {
-            return Ok(Err(format!("its code {code} is {verdict}")));
+    /// Every third batch is cancelled. Of half of these, what was made is to be void.
+    fn whether_to_cancel(&mut self) -> Option<Value> {
+        match self.chance.below(6) {
+            0 => Some(json!({})),
+            1 => Some(json!({"void_reason": VOID_REASON})),
+            _ => None,
         }
     }
-    Ok(Ok(()))
+
+    /// Cancels a batch if it is to be, until there is an answer or it is time to end.
+    fn cancel(&mut self, batch: &Accepted, stop: &AtomicBool) {
+        if batch.cancel.is_none() {
+            return;
+        }
+        thread::sleep(self.chance.millis(LEFT_ALONE_MS.0, LEFT_ALONE_MS.1));
+        while !stop.load(Ordering::Relaxed) {
+            let url = self.addresses.get(self.chance.place(INSTANCES));
+            let answer = url.and_then(|url| batch.cancel(&self.http, &url));
+            if answer.is_some_and(|(status, _)| status == 200 || status == 409) {
+                break;
+            }
+            thread::sleep(self.chance.millis(50, 300));
+        }
+    }
 }

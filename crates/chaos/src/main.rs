@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod account;
+mod batch_check;
 mod batches;
 mod chance;
 mod documents;

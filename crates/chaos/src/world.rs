@@ -206,7 +206,8 @@ fn port_of(url: &str) -> anyhow::Result<u16> {
     Ok(port.parse()?)
 }
 
-/// Short times, so that a run of a minute sees a lot of them pass.
+/// Short times, so that a run of a minute sees a lot of them pass, and small chunks, so that instances share
+/// batches and faults meet them in the middle.
 fn settings(urls: &[String], lease_seconds: u64, directory: &Path) -> Vec<(String, String)> {
     let shards = format!("[{{\"url\": \"{}\"}}]", urls[1]);
     let lease = lease_seconds.to_string();
@@ -225,6 +226,9 @@ fn settings(urls: &[String], lease_seconds: u64, directory: &Path) -> Vec<(Strin
         ("MINTAGE__SERVER__LISTEN", "127.0.0.1:0"),
         ("MINTAGE__SERVER__REQUEST_TIMEOUT_SECONDS", "4"),
         ("MINTAGE__SERVER__SHUTDOWN_SECONDS", "5"),
+        ("MINTAGE__BATCHES__CHUNK_CODES", "1000"),
+        ("MINTAGE__BATCHES__WORKERS", "2"),
+        ("MINTAGE__BATCHES__SILENT_SECONDS", "5"),
         ("MINTAGE__ISSUING__POOL_SIZE_MIN", "64"),
         ("MINTAGE__ISSUING__WAIT_MILLISECONDS_MAX", "1500"),
         ("MINTAGE__ISSUING__LOG_FLUSH_MILLISECONDS", "200"),
