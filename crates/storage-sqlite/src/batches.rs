@@ -115,13 +115,6 @@ fn list(connection: &Connection, filter: &BatchFilter) -> StepResult<Vec<Batch>>
         .collect()
 }
 
-fn of_type(connection: &Connection, type_id: TypeId, from: u64) -> StepResult<Vec<Batch>> {
-    connection
-        .prepare_cached("SELECT * FROM batches WHERE type_id = ?1 AND start >= ?2 ORDER BY start")?
-        .query_and_then(params![type_id.0, from], read_row)?
-        .collect()
-}
-
 fn recall(
     connection: &Connection,
     id: BatchId,
@@ -187,10 +180,6 @@ impl BatchStore for SqliteStore {
     async fn batches(&self, filter: &BatchFilter) -> Result<Vec<Batch>> {
         let filter = filter.clone();
         self.readers.run(move |connection| list(connection, &filter)).await
-    }
-
-    async fn batches_of_type(&self, type_id: TypeId, from: u64) -> Result<Vec<Batch>> {
-        self.readers.run(move |connection| of_type(connection, type_id, from)).await
     }
 
     async fn claim_chunk(&self, worker: &WorkerName, terms: ClaimTerms) -> Result<Option<Chunk>> {

@@ -7,11 +7,12 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use storage::{
-    BatchId, CODES_PER_TABLE, Chunk, CodeKey, CodeStatus, CodeStore, Ledger, Result, TypeId, Void,
+    BatchId, BatchRange, CODES_PER_TABLE, Chunk, CodeKey, CodeStatus, CodeStore, Ledger, Result,
+    TypeId, Void,
 };
 
 use crate::SqliteStore;
-use crate::batches::{read_ledger, read_void};
+use crate::batches::{limit, read_ledger, read_void};
 use crate::error::StepResult;
 use crate::time::Millis;
 
@@ -104,6 +105,29 @@ pub(crate) fn insert(connection: &Connection, chunk: &Chunk) -> StepResult<()> {
         }
     }
     Ok(())
+}
+
+/// Metadata may be large, so nothing is read that a scan does not need.
+fn ranges(
+    connection: &Connection,
+    type_id: TypeId,
+    from: u64,
+    limit: i64,
+) -> StepResult<Vec<BatchRange>> {
+    let ranges = connection
+        .prepare_cached(
+            "SELECT id, start, stop, derived FROM batches WHERE type_id = ?1 AND start >= ?2
+             ORDER BY start LIMIT ?3",
+        )?
+        .query_map(params![type_id.0, i64::try_from(from).unwrap_or(i64::MAX), limit], |row| {
+            Ok(BatchRange {
+                id: BatchId(row.get("id")?),
+                serials: row.get("start")?..row.get("stop")?,
+                ledger: read_ledger(row)?,
+            })
+        })?
+        .collect::<rusqlite::Result<_>>()?;
+    Ok(ranges)
 }
 
 /// What there is to know about a batch when one of its codes is looked at.
@@ -279,6 +303,15 @@ fn mark(connection: &Connection, key: &CodeKey) -> StepResult<Option<CodeStatus>
 
 #[async_trait]
 impl CodeStore for SqliteStore {
+    async fn batch_ranges(
+        &self,
+        type_id: TypeId,
+        from: u64,
+        most: usize,
+    ) -> Result<Vec<BatchRange>> {
+        self.readers.run(move |connection| ranges(connection, type_id, from, limit(most))).await
+    }
+
     async fn scan(
         &self,
         scans: &[(CodeKey, u64)],

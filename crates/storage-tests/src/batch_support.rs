@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use storage::{
-    Batch, BatchId, BatchOrder, Chunk, ClaimTerms, CodeKey, DeadChunk, DeadFilter, GapReason,
-    Ledger, Ordered, Span, Store, TypeId, WorkerName,
+    Batch, BatchFilter, BatchId, BatchOrder, Chunk, ClaimTerms, CodeKey, DeadChunk, DeadFilter,
+    GapReason, Ledger, Ordered, Span, Store, TypeId, WorkerName,
 };
 
 use crate::support::{UNBOUNDED, at, gaps, merged, sequence};
@@ -65,6 +65,14 @@ pub(crate) async fn derived(store: &dyn Store, type_id: TypeId, count: u64) -> B
 /// A batch as it is now.
 pub(crate) async fn now_is(store: &dyn Store, id: BatchId) -> Batch {
     store.batch(id).await.unwrap().unwrap()
+}
+
+/// All batches of a type, in order of serials.
+pub(crate) async fn batches_of(store: &dyn Store, type_id: TypeId) -> Vec<Batch> {
+    let filter = BatchFilter { types: Some(vec![type_id]), limit: 1000, ..BatchFilter::default() };
+    let mut batches = store.batches(&filter).await.unwrap();
+    batches.sort_by_key(|batch| batch.serials.start);
+    batches
 }
 
 /// The terms of a claim at a time.

@@ -6,7 +6,7 @@ use crate::Fixture;
 use crate::batch_support::{
     CHUNK, batch_order, claimed, derived, kill, make, now_is, ordered, stored, type_of,
 };
-use crate::support::{at, crash, draw, new_sequence, open};
+use crate::support::{at, crash, new_sequence, open};
 
 async fn list(store: &dyn Store, filter: BatchFilter) -> Vec<Batch> {
     store.batches(&BatchFilter { limit: 100, ..filter }).await.unwrap()
@@ -86,26 +86,6 @@ pub async fn batches_are_listed_by_type_and_state(fixture: &dyn Fixture) {
     assert_eq!(list(&*store, of(&[])).await, []);
     let both = BatchFilter { state: Some(BatchState::Queued), ..of(&[b]) };
     assert_eq!(list(&*store, both).await, []);
-}
-
-pub async fn the_batches_of_a_type_are_in_order_of_serials(fixture: &dyn Fixture) {
-    let store = open(fixture).await;
-    let (a, b) = (new_sequence(&*store, "a").await, new_sequence(&*store, "b").await);
-    let mut all = Vec::new();
-    for number in 1..=4 {
-        draw(&*store, a, number).await;
-        all.push(stored(&*store, a, 10 * number).await);
-        stored(&*store, b, 1).await;
-        all.push(derived(&*store, a, 10 * number).await);
-    }
-    assert_eq!(store.batches_of_type(a, 0).await.unwrap(), all);
-    assert!(all.is_sorted_by(|before, next| before.serials.end <= next.serials.start));
-    let cancelled = store.cancel_batch(all[2].id, None, at(5)).await.unwrap().unwrap();
-    all[2] = cancelled;
-    assert_eq!(store.batches_of_type(a, 0).await.unwrap(), all);
-    store.remove_type(a).await.unwrap();
-    assert_eq!(store.batches_of_type(a, 0).await.unwrap(), all, "retired types have a past");
-    assert_eq!(store.batches_of_type(storage::TypeId(b.0 + 1), 0).await.unwrap(), []);
 }
 
 pub async fn an_unknown_batch_is_not_there(fixture: &dyn Fixture) {

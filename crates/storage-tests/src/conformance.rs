@@ -51,9 +51,14 @@ macro_rules! conformance {
                 batches_are_listed_latest_first
                 batches_of_several_tenants_are_listed_together
                 batches_are_listed_by_type_and_state
-                the_batches_of_a_type_are_in_order_of_serials
                 an_unknown_batch_is_not_there
                 the_first_recall_stays
+            }
+            batch_ranges {
+                the_batches_of_a_type_are_in_order_of_serials
+                what_becomes_of_a_batch_does_not_change_its_range
+                ranges_are_read_in_pages
+                many_batches_with_much_metadata_are_read_page_by_page
             }
             cancelling {
                 what_was_not_made_becomes_a_gap

@@ -9,6 +9,8 @@ use storage::Store;
 pub mod answers;
 #[doc(hidden)]
 pub mod audit;
+#[doc(hidden)]
+pub mod batch_ranges;
 mod batch_support;
 #[doc(hidden)]
 pub mod batches;

@@ -8,7 +8,7 @@ use storage::{Batch, BatchOrder, BatchState, Change, Ledger, Losses, Ordered, St
 
 use crate::Fixture;
 use crate::batch_support::{
-    CHUNK, batch_order, claim, derived, kill, make, now_is, ordered, stored, type_of,
+    CHUNK, batch_order, batches_of, claim, derived, kill, make, now_is, ordered, stored, type_of,
 };
 use crate::support::{
     ME, SUCCESSOR, at, change, close_lost, crash, draw, gaps, held, new_sequence, open, reopen,
@@ -102,7 +102,7 @@ pub async fn an_order_that_has_no_room_changes_nothing(fixture: &dyn Fixture) {
     assert_eq!(ordered(&*store, &order(5)).await.serials, 25..30);
     let refused = store.order_batch(&order(1)).await.unwrap();
     assert_eq!(refused, Ordered::NoRoom { drawn: 25 });
-    assert_eq!(store.batches_of_type(id, 0).await.unwrap().len(), 2);
+    assert_eq!(batches_of(&*store, id).await.len(), 2);
 }
 
 /// Under way is what may still change: a derived batch never is, one with dead letters is.
@@ -178,7 +178,7 @@ pub async fn an_order_for_a_type_that_is_not_in_force_is_refused(fixture: &dyn F
     let retired = store.order_batch(&BatchOrder { revision, ..batch_order(id, 1) }).await;
     assert!(matches!(retired, Err(StoreError::NotFound("type"))), "{retired:?}");
     assert_eq!(store.counters(id).await.unwrap(), [(String::new(), 5)]);
-    assert_eq!(store.batches_of_type(id, 0).await.unwrap(), []);
+    assert_eq!(batches_of(&*store, id).await, []);
 }
 
 /// Batches of a tenant have growing IDs, and no ID is that of two codes, whatever the clock says.
@@ -244,7 +244,7 @@ pub async fn all_fields_of_a_batch_come_back_after_reopening(fixture: &dyn Fixtu
     let store = reopen(fixture, store).await;
     assert_eq!(now_is(&*store, batch.id).await, expected);
     let store = crash(fixture, store).await;
-    assert_eq!(store.batches_of_type(id, 0).await.unwrap(), [expected]);
+    assert_eq!(batches_of(&*store, id).await, [expected]);
 }
 
 pub async fn a_derived_batch_is_complete_at_once(fixture: &dyn Fixture) {
@@ -273,9 +273,7 @@ pub async fn the_same_order_again_gives_the_same_batch(fixture: &dyn Fixture) {
     assert_eq!(without.serials.start, other.serials.end);
     let store = reopen(fixture, store).await;
     assert_eq!(ordered(&*store, &keyed("one")).await.id, first.id);
-    assert_eq!(store.batches_of_type(id, 0).await.unwrap().len(), 3);
-    let later = store.batches_of_type(id, other.serials.start).await.unwrap();
-    assert_eq!(later.iter().map(|batch| batch.id).collect::<Vec<_>>(), [other.id, without.id]);
+    assert_eq!(batches_of(&*store, id).await, [first, other, without]);
 }
 
 /// What the service decides for an order may change between two tries, and what the client asks for may
@@ -307,5 +305,5 @@ pub async fn another_order_with_the_same_key_is_refused(fixture: &dyn Fixture) {
     assert_eq!(ordered(&*store, &later).await, first);
     assert_eq!(store.counters(id).await.unwrap(), [(String::new(), 7)]);
     assert_eq!(store.counters(other).await.unwrap(), []);
-    assert_eq!(store.batches_of_type(id, 0).await.unwrap(), [first]);
+    assert_eq!(batches_of(&*store, id).await, [first]);
 }

@@ -362,10 +362,6 @@ pub trait BatchStore {
     /// Batches, the latest first.
     async fn batches(&self, filter: &BatchFilter) -> Result<Vec<Batch>>;
 
-    /// Every batch of a type whose serials begin at `from` or behind, in order of serials, for those
-    /// who look for the batch of a code. Orders of one type are put on record in that order.
-    async fn batches_of_type(&self, type_id: TypeId, from: u64) -> Result<Vec<Batch>>;
-
     /// Takes a chunk that waits and whose time has come, or whose worker was silent for too long. The
     /// tenant that was served least recently comes first, then its oldest batch, then the lowest
     /// chunk. The batch is running from the first claim on. A chunk that was silent too often becomes

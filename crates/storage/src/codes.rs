@@ -1,5 +1,7 @@
 //! Codes: what happens to a single one after it was made.
 
+use std::ops::Range;
+
 use async_trait::async_trait;
 use idgen::spec::Ledger;
 use jiff::Timestamp;
@@ -9,6 +11,17 @@ use crate::{Result, TypeId};
 
 /// Most codes in one table. A serial is in the table of its number divided by this.
 pub const CODES_PER_TABLE: u64 = 5_000_000;
+
+/// Where a batch is among the serials of its type. None of it ever changes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BatchRange {
+    /// The batch.
+    pub id: BatchId,
+    /// The serials of its codes.
+    pub serials: Range<u64>,
+    /// How its codes are remembered.
+    pub ledger: Ledger,
+}
 
 /// One code of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +50,15 @@ pub struct CodeStatus {
 /// Remembers what happened to codes.
 #[async_trait]
 pub trait CodeStore {
+    /// The first so many batches of a type whose serials begin at `from` or behind, in order of serials,
+    /// for those who look for the batch of a code. Orders of one type are put on record in that order.
+    async fn batch_ranges(
+        &self,
+        type_id: TypeId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<BatchRange>>;
+
     /// Counts scans, so many for each code, and tells how each code stands afterwards. None for a
     /// code of a stored batch that was not made (yet), and for any whose batch is not there. Whether
     /// a batch was recalled is looked up in the same step. All keys are of the same type, and no code

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use idgen::error::ParseError;
 use idgen::format::Format;
 use serde_json::json;
-use storage::{BatchId, CodeKey, CodeStatus, Store};
+use storage::{BatchId, BatchRange, CodeKey, CodeStatus, Store};
 
 pub use self::diagnosis::Diagnosis;
 
 use self::desk::Desk;
-use self::ranges::{BatchRange, Ranges};
+use self::ranges::Ranges;
 use crate::LiveType;
 use crate::audit::{Audit, Doing};
 use crate::error::IssueError;

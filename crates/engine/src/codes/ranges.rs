@@ -1,11 +1,10 @@
 //! Which batch a serial belongs to, from memory.
 
 use std::collections::HashMap;
-use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::Duration;
 
-use storage::{BatchId, Ledger, Store, StoreError, TypeId};
+use storage::{BatchRange, Store, StoreError, TypeId};
 use tokio::time::Instant;
 
 /// How long what was read is good for when a serial is in none of it: another instance may have taken
@@ -15,18 +14,15 @@ const FRESH: Duration = Duration::from_millis(50);
 /// The same where being a little late does no harm.
 const FRESH_ENOUGH: Duration = Duration::from_secs(1);
 
-/// What a scan needs to know about a batch. None of it ever changes.
-#[derive(Debug, Clone)]
-pub(super) struct BatchRange {
-    pub(super) id: BatchId,
-    pub(super) serials: Range<u64>,
-    pub(super) ledger: Ledger,
-}
+/// Batches that are read at a time, so that no step of the store takes long however many there are.
+const PAGE: usize = 2000;
 
 /// The batches of one type, in order of serials.
+#[derive(Default)]
 struct Known {
     batches: Vec<BatchRange>,
-    read_at: Instant,
+    /// When the last look began that found no more.
+    read_at: Option<Instant>,
 }
 
 /// What memory says about a serial.
@@ -74,8 +70,7 @@ impl Ranges {
         serials: impl Iterator<Item = u64>,
     ) -> Result<Vec<(u64, BatchRange)>, StoreError> {
         let asked = Instant::now();
-        let fresh = self.read().get(&type_id).is_some_and(|known| known.is(FRESH_ENOUGH, asked));
-        if !fresh {
+        if !self.is(type_id, FRESH_ENOUGH, asked) {
             self.read_news(type_id, asked, FRESH_ENOUGH).await?;
         }
         Ok(serials.filter_map(|serial| Some((serial, self.known(type_id, serial)?))).collect())
@@ -89,23 +84,25 @@ impl Ranges {
         fresh: Duration,
     ) -> Result<(), StoreError> {
         let _reading = self.reading.lock().await;
-        if self.read().get(&type_id).is_some_and(|known| known.is(fresh, asked)) {
-            return Ok(());
+        // What was read stays, so whoever comes after a failure goes on where it stopped.
+        while !self.is(type_id, fresh, asked) {
+            let began = Instant::now();
+            // Only what was ordered since: batches of a type are put on record in order of serials.
+            let end = self.read().get(&type_id).and_then(Known::end).unwrap_or(0);
+            let page = self.store.batch_ranges(type_id, end, PAGE).await?;
+            let mut types = self.types.write().unwrap_or_else(PoisonError::into_inner);
+            let known = types.entry(type_id).or_default();
+            if page.len() < PAGE {
+                known.read_at = Some(began);
+            }
+            known.batches.extend(page);
         }
-        let read_at = Instant::now();
-        // Only what was ordered since: batches of a type are put on record in order of serials.
-        let end = self.read().get(&type_id).and_then(Known::end).unwrap_or(0);
-        let news = self.store.batches_of_type(type_id, end).await?;
-        let news = news.into_iter().map(|batch| BatchRange {
-            id: batch.id,
-            serials: batch.serials,
-            ledger: batch.ledger,
-        });
-        let mut types = self.types.write().unwrap_or_else(PoisonError::into_inner);
-        let known = types.entry(type_id).or_insert_with(|| Known { batches: Vec::new(), read_at });
-        known.batches.extend(news);
-        known.read_at = read_at;
         Ok(())
+    }
+
+    /// Whether the batches of a type were read recently, as seen from a moment.
+    fn is(&self, type_id: TypeId, fresh: Duration, asked: Instant) -> bool {
+        self.read().get(&type_id).is_some_and(|known| known.is(fresh, asked))
     }
 
     /// The batch of a serial, as far as it was read.
@@ -131,7 +128,7 @@ impl Ranges {
 impl Known {
     /// Whether it was read recently, as seen from a moment.
     fn is(&self, fresh: Duration, asked: Instant) -> bool {
-        asked.saturating_duration_since(self.read_at) < fresh
+        self.read_at.is_some_and(|read_at| asked.saturating_duration_since(read_at) < fresh)
     }
 
     /// Where the last batch ends.

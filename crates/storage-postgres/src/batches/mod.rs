@@ -12,12 +12,11 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use storage::{
     Batch, BatchFilter, BatchId, BatchOrder, BatchStore, Chunk, ClaimTerms, DeadChunk, DeadFilter,
-    Ordered, Result, TypeId, Verdict, Wake, WorkerName,
+    Ordered, Result, Verdict, Wake, WorkerName,
 };
 use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
-use crate::counters::write_count;
 use crate::database::Repeat;
 use crate::error;
 use crate::session::{Keep, Param};
@@ -25,7 +24,7 @@ use crate::spans::read_serials;
 use crate::time::Time;
 
 pub(crate) use chunks::Turns;
-pub(crate) use rows::{columns, read_batch, read_void};
+pub(crate) use rows::{columns, read_batch, read_ledger, read_void};
 
 impl PostgresStore {
     /// Runs a statement about one batch and reads it, if it is there.
@@ -62,17 +61,6 @@ impl BatchStore for PostgresStore {
 
     async fn batches(&self, filter: &BatchFilter) -> Result<Vec<Batch>> {
         self.list_batches(filter).await
-    }
-
-    async fn batches_of_type(&self, type_id: TypeId, from: u64) -> Result<Vec<Batch>> {
-        let Some(shard) = self.shard_of(type_id) else { return Ok(Vec::new()) };
-        let sql = format!(
-            "SELECT {} FROM batches WHERE type_id = $1 AND start >= $2 ORDER BY start",
-            columns()
-        );
-        let params: [Param<'_>; 2] = [(&type_id.0, Type::INT8), (&write_count(from), Type::INT8)];
-        let rows = shard.query(Repeat::Always, &sql, &params).await?;
-        rows.iter().map(read_batch).collect()
     }
 
     async fn claim_chunk(&self, worker: &WorkerName, terms: ClaimTerms) -> Result<Option<Chunk>> {

@@ -1,9 +1,7 @@
 //! Batches and chunks as rows.
 
 use jiff::Timestamp;
-use storage::{
-    Batch, BatchId, BatchState, Chunk, DeadChunk, Ledger, Result, StoreError, TypeId, Void,
-};
+use storage::{Batch, BatchId, BatchState, Chunk, DeadChunk, Ledger, Result, TypeId, Void};
 use tokio_postgres::Row;
 
 use crate::error::corrupt;
@@ -47,6 +45,15 @@ pub(super) fn ledger_name(ledger: Ledger) -> &'static str {
     }
 }
 
+/// How the codes of the batch in a row are remembered.
+pub(crate) fn read_ledger(row: &Row) -> Result<Ledger> {
+    let name: &str = row.get("ledger");
+    [Ledger::Stored, Ledger::Derived]
+        .into_iter()
+        .find(|known| ledger_name(*known) == name)
+        .ok_or_else(|| corrupt(format!("a batch has the unknown ledger {name:?}")))
+}
+
 fn read_time(row: &Row, column: &str) -> Option<Timestamp> {
     row.get::<_, Option<Time>>(column).map(|time| time.0)
 }
@@ -59,23 +66,17 @@ pub(crate) fn read_void(row: &Row, at: &str, reason: &str) -> Option<Void> {
 
 pub(crate) fn read_batch(row: &Row) -> Result<Batch> {
     let id = BatchId(row.get("id"));
-    let unknown = |what: &str, name: &str| -> StoreError {
-        corrupt(format!("batch {} has the unknown {what} {name:?}", id.0))
-    };
-    let (ledger, state): (&str, &str) = (row.get("ledger"), row.get("state"));
+    let state: &str = row.get("state");
     Ok(Batch {
         id,
         type_id: TypeId(row.get("type_id")),
         serials: read_serials(row)?,
         chunk_serials: read_serial(row.get("chunk_serials"))?,
-        ledger: [Ledger::Stored, Ledger::Derived]
-            .into_iter()
-            .find(|known| ledger_name(*known) == ledger)
-            .ok_or_else(|| unknown("ledger", ledger))?,
+        ledger: read_ledger(row)?,
         state: BatchState::ALL
             .into_iter()
             .find(|known| known.name() == state)
-            .ok_or_else(|| unknown("state", state))?,
+            .ok_or_else(|| corrupt(format!("batch {} is in the state {state:?}", id.0)))?,
         made: read_serial(row.get("made"))?,
         abandoned: read_serial(row.get("abandoned"))?,
         dead_chunks: read_serial(row.get("dead_chunks"))?,

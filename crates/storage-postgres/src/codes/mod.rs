@@ -8,19 +8,33 @@ mod tables;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use storage::{CodeKey, CodeStatus, CodeStore, Result, TypeId};
+use storage::{BatchId, BatchRange, CodeKey, CodeStatus, CodeStore, Result, TypeId};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use crate::batches::read_void;
+use crate::batches::{read_ledger, read_void};
+use crate::counters::write_count;
 use crate::database::{Database, Repeat};
 use crate::session::{Keep, Param};
-use crate::spans::read_serial;
+use crate::spans::{read_serial, read_serials};
 use crate::time::Time;
 use crate::{PostgresStore, shard_number};
 
 pub(crate) use copy::copy_pieces;
 pub(crate) use tables::{CodeTable, CodeTables, parts};
+
+/// Metadata may be large, so nothing is read that a scan does not need.
+const RANGES: &str = "
+    SELECT id, start, stop, ledger FROM batches WHERE type_id = $1 AND start >= $2
+    ORDER BY start LIMIT $3";
+
+fn read_range(row: &Row) -> Result<BatchRange> {
+    Ok(BatchRange {
+        id: BatchId(row.get("id")),
+        serials: read_serials(row)?,
+        ledger: read_ledger(row)?,
+    })
+}
 
 fn read_status(row: &Row) -> Result<CodeStatus> {
     let own = read_void(row, "void_at", "void_reason");
@@ -77,6 +91,20 @@ impl PostgresStore {
 
 #[async_trait]
 impl CodeStore for PostgresStore {
+    async fn batch_ranges(
+        &self,
+        type_id: TypeId,
+        from: u64,
+        limit: usize,
+    ) -> Result<Vec<BatchRange>> {
+        let Some(shard) = self.shard_of(type_id) else { return Ok(Vec::new()) };
+        let (from, limit) = (write_count(from), i64::try_from(limit).unwrap_or(i64::MAX));
+        let params: [Param<'_>; 3] =
+            [(&type_id.0, Type::INT8), (&from, Type::INT8), (&limit, Type::INT8)];
+        let rows = shard.query(Repeat::Always, RANGES, &params).await?;
+        rows.iter().map(read_range).collect()
+    }
+
     async fn scan(
         &self,
         scans: &[(CodeKey, u64)],
