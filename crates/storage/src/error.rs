@@ -4,7 +4,7 @@
 pub type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// Why a step was not taken. In every case nothing of it was taken.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum StoreError {
     /// The store cannot be reached or cannot write: down, cut off, disk full. Worth trying again.
     #[error("the store is unavailable: {0}")]

@@ -3,6 +3,7 @@
 mod desk;
 mod diagnosis;
 mod ranges;
+mod turns;
 
 use std::sync::Arc;
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 use storage::{BatchRange, Store, StoreError, TypeId};
 use tokio::time::Instant;
 
+use super::turns::Turns;
+
 /// How long what was read is good for when a serial is in none of it: another instance may have taken
 /// an order since.
 const FRESH: Duration = Duration::from_millis(50);
@@ -17,7 +19,16 @@ const FRESH_ENOUGH: Duration = Duration::from_secs(1);
 /// Batches that are read at a time, so that no step of the store takes long however many there are.
 const PAGE: usize = 2000;
 
-/// The batches of one type, in order of serials.
+/// The batches of one type.
+#[derive(Default)]
+struct OfType {
+    known: RwLock<Known>,
+    /// One reads at a time, so that a flood of unknown codes costs one query. Each type has its own
+    /// turns: a database that is slow holds up only those who ask for what is there.
+    reading: Turns<StoreError>,
+}
+
+/// The batches of one type that were read, in order of serials.
 #[derive(Default)]
 struct Known {
     batches: Vec<BatchRange>,
@@ -25,25 +36,15 @@ struct Known {
     read_at: Option<Instant>,
 }
 
-/// What memory says about a serial.
-enum Lookup {
-    In(BatchRange),
-    InNone,
-    /// It was read too long ago to tell.
-    Stale,
-}
-
 /// The batches of all types that were asked for.
 pub(super) struct Ranges {
     store: Arc<dyn Store>,
-    types: RwLock<HashMap<TypeId, Known>>,
-    /// One reads at a time, so that a flood of unknown codes costs one query.
-    reading: tokio::sync::Mutex<()>,
+    types: RwLock<HashMap<TypeId, Arc<OfType>>>,
 }
 
 impl Ranges {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, types: RwLock::default(), reading: tokio::sync::Mutex::default() }
+        Self { store, types: RwLock::default() }
     }
 
     /// The batch of a serial.
@@ -53,13 +54,12 @@ impl Ranges {
         serial: u64,
     ) -> Result<Option<BatchRange>, StoreError> {
         let asked = Instant::now();
-        match self.look(type_id, serial, asked) {
-            Lookup::In(batch) => return Ok(Some(batch)),
-            Lookup::InNone => return Ok(None),
-            Lookup::Stale => {}
+        let of_type = self.of_type(type_id);
+        if let Some(batch) = of_type.known().batch_of(serial) {
+            return Ok(Some(batch));
         }
-        self.read_news(type_id, asked, FRESH).await?;
-        Ok(self.known(type_id, serial))
+        self.read_news(type_id, &of_type, asked, FRESH).await?;
+        Ok(of_type.known().batch_of(serial))
     }
 
     /// The batches of those serials that are in one. Asks the store at most once a second for a type,
@@ -69,59 +69,61 @@ impl Ranges {
         type_id: TypeId,
         serials: impl Iterator<Item = u64>,
     ) -> Result<Vec<(u64, BatchRange)>, StoreError> {
-        let asked = Instant::now();
-        if !self.is(type_id, FRESH_ENOUGH, asked) {
-            self.read_news(type_id, asked, FRESH_ENOUGH).await?;
-        }
-        Ok(serials.filter_map(|serial| Some((serial, self.known(type_id, serial)?))).collect())
+        let of_type = self.of_type(type_id);
+        self.read_news(type_id, &of_type, Instant::now(), FRESH_ENOUGH).await?;
+        let known = of_type.known();
+        Ok(serials.filter_map(|serial| Some((serial, known.batch_of(serial)?))).collect())
     }
 
-    /// Reads what was ordered since the last time, unless somebody else has done so meanwhile.
+    /// Reads what was ordered since the last time, unless that was not long before somebody `asked`.
     async fn read_news(
         &self,
         type_id: TypeId,
+        of_type: &OfType,
         asked: Instant,
         fresh: Duration,
     ) -> Result<(), StoreError> {
-        let _reading = self.reading.lock().await;
+        let is_read = || of_type.known().is(fresh, asked);
+        if is_read() {
+            return Ok(());
+        }
         // What was read stays, so whoever comes after a failure goes on where it stopped.
-        while !self.is(type_id, fresh, asked) {
-            let began = Instant::now();
-            // Only what was ordered since: batches of a type are put on record in order of serials.
-            let end = self.read().get(&type_id).and_then(Known::end).unwrap_or(0);
-            let page = self.store.batch_ranges(type_id, end, PAGE).await?;
-            let mut types = self.types.write().unwrap_or_else(PoisonError::into_inner);
-            let known = types.entry(type_id).or_default();
-            if page.len() < PAGE {
-                known.read_at = Some(began);
+        let read = async {
+            while !is_read() {
+                let began = Instant::now();
+                // Only what was ordered since: batches of a type are put on record in order of serials.
+                let end = of_type.known().end();
+                let page = self.store.batch_ranges(type_id, end, PAGE).await?;
+                of_type.learn(page, began);
             }
-            known.batches.extend(page);
+            Ok(())
+        };
+        of_type.reading.take(asked, is_read, read).await
+    }
+
+    fn of_type(&self, type_id: TypeId) -> Arc<OfType> {
+        let types = self.types.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = types.get(&type_id) {
+            return Arc::clone(known);
         }
-        Ok(())
+        drop(types);
+        let mut types = self.types.write().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(types.entry(type_id).or_default())
+    }
+}
+
+impl OfType {
+    fn known(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the batches of a type were read recently, as seen from a moment.
-    fn is(&self, type_id: TypeId, fresh: Duration, asked: Instant) -> bool {
-        self.read().get(&type_id).is_some_and(|known| known.is(fresh, asked))
-    }
-
-    /// The batch of a serial, as far as it was read.
-    fn known(&self, type_id: TypeId, serial: u64) -> Option<BatchRange> {
-        self.read().get(&type_id)?.batch_of(serial)
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, HashMap<TypeId, Known>> {
-        self.types.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn look(&self, type_id: TypeId, serial: u64, asked: Instant) -> Lookup {
-        let types = self.read();
-        let Some(known) = types.get(&type_id) else { return Lookup::Stale };
-        match known.batch_of(serial) {
-            Some(batch) => Lookup::In(batch),
-            None if known.is(FRESH, asked) => Lookup::InNone,
-            None => Lookup::Stale,
+    /// Adds a page that somebody began to read at a moment. A full one has others behind it.
+    fn learn(&self, page: Vec<BatchRange>, began: Instant) {
+        let mut known = self.known.write().unwrap_or_else(PoisonError::into_inner);
+        if page.len() < PAGE {
+            known.read_at = Some(began);
         }
+        known.batches.extend(page);
     }
 }
 
@@ -132,8 +134,8 @@ impl Known {
     }
 
     /// Where the last batch ends.
-    fn end(&self) -> Option<u64> {
-        self.batches.last().map(|batch| batch.serials.end)
+    fn end(&self) -> u64 {
+        self.batches.last().map_or(0, |batch| batch.serials.end)
     }
 
     fn batch_of(&self, serial: u64) -> Option<BatchRange> {
