@@ -72,6 +72,12 @@ pub trait CodeStore {
     /// How a code stands, without counting. None like above.
     async fn code(&self, key: &CodeKey) -> Result<Option<CodeStatus>>;
 
+    /// The same from a copy of the store, where there is one that knows of the code. What happened in the
+    /// last few seconds may be missing.
+    async fn code_from_copy(&self, key: &CodeKey) -> Result<Option<CodeStatus>> {
+        self.code(key).await
+    }
+
     /// Makes a code void. Returns how it stands; the first reason stays.
     async fn void_code(
         &self,

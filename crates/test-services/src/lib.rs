@@ -63,6 +63,29 @@ impl Servers {
         services(&[command, name, "--dir", &self.directory.to_string_lossy()]);
     }
 
+    /// What leads to the copy of a database at the replica.
+    pub fn replica_of(&self, database: &Database) -> String {
+        with_database(&self.replica, &database.name)
+    }
+
+    /// Keeps the replica as it is, until it is let go on.
+    pub fn hold_replica(&self) {
+        self.tell_replica("pg_wal_replay_pause");
+    }
+
+    /// Lets the replica follow again.
+    pub fn release_replica(&self) {
+        self.tell_replica("pg_wal_replay_resume");
+    }
+
+    fn tell_replica(&self, function: &str) {
+        let password = std::fs::read_to_string(self.directory.join("run/superuser"));
+        let password = password.expect("the password of the superuser");
+        let (_, place) = self.replica.rsplit_once('@').expect("a URL with a user");
+        let url = format!("postgres://postgres:{}@{place}", password.trim());
+        sql(&url, &format!("SELECT {function}()"));
+    }
+
     /// A new and empty database on the first PostgreSQL.
     pub fn database(&self) -> Database {
         Database::create(&self.postgres)
@@ -94,14 +117,18 @@ impl Database {
 
     /// What leads to it.
     pub fn url(&self) -> String {
-        let (server, _) = self.server.rsplit_once('/').expect("a URL with a database");
-        format!("{server}/{}", self.name)
+        with_database(&self.server, &self.name)
     }
 
     /// Runs statements in it, and returns what they print: a row a line, a `|` between columns.
     pub fn sql(&self, statements: &str) -> String {
         sql(&self.url(), statements)
     }
+}
+
+fn with_database(url: &str, name: &str) -> String {
+    let (server, _) = url.rsplit_once('/').expect("a URL with a database");
+    format!("{server}/{name}")
 }
 
 fn sql(url: &str, statements: &str) -> String {

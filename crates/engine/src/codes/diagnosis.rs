@@ -137,7 +137,7 @@ impl Codes {
         let mut made = Vec::new();
         for (serial, batch) in &ordered {
             let known = ordered.len() > LOOKUPS_MAX
-                || self.store.code(&code_key(live, *serial, batch)).await?.is_some();
+                || self.store.code_from_copy(&code_key(live, *serial, batch)).await?.is_some();
             if known {
                 made.push(*serial);
             }

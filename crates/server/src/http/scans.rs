@@ -236,7 +236,8 @@ pub(crate) async fn scan(
 
 /// Show a code
 ///
-/// Like a scan, but it does not count: a code that was scanned once is `repeated` here.
+/// Like a scan, but it does not count: a code that was scanned once is `repeated` here. Where there are
+/// read replicas, what happened in the last few seconds may be missing; a scan always knows of it.
 #[utoipa::path(get, path = "/api/v1/codes/{type}/{code}", tag = "Codes", params(TenantQuery),
     responses((status = 200, body = VerdictBody), (status = 404, body = Problem)))]
 pub(crate) async fn get(
@@ -248,7 +249,7 @@ pub(crate) async fn get(
     as_caller(&app, &headers, Scope::Scan, async |caller| {
         let tenant = caller.tenant(tenant.tenant.as_deref())?;
         let live = app.engine.catalogue.find(&tenant, &type_name)?;
-        let scan = app.engine.codes.look(&live, &code).await?;
+        let scan = app.engine.codes.glance(&live, &code).await?;
         Ok(JsonBody::ok(&verdict(&app, &live, &code, scan, Seen::NotCounted).await))
     })
     .await

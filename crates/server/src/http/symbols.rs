@@ -88,7 +88,7 @@ async fn text(
     let tenant = caller.tenant(query.tenant.as_deref())?;
     let live = app.engine.catalogue.find(&tenant, type_name)?;
     let (Scan::Known { batch, serial, id, .. }, Format::Random(format)) =
-        (app.engine.codes.look(&live, code).await?, live.format())
+        (app.engine.codes.glance(&live, code).await?, live.format())
     else {
         let detail = "No such code was ever made.";
         return Err(Problem::new(StatusCode::NOT_FOUND, "unknown_code", "Unknown code", detail));

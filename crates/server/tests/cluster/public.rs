@@ -8,7 +8,7 @@ use ureq::http::Method;
 
 use crate::instances::{breakable_servers, start_together};
 use crate::support::batches::{codes, order, wait_for};
-use crate::support::{Client, Deployment, Home, wait_until};
+use crate::support::{Client, Deployment, Home, Reply, wait_until};
 
 const CONFIG: &str = "
 public: { types: [bottle], scans_per_minute: 1000, scans_per_minute_of_network: 1000 }
@@ -19,7 +19,8 @@ id_types:
 
 on_every_cluster!(
     a_page_counts_once_whichever_instance_it_goes_to,
-    an_outage_tells_nothing_about_codes
+    an_outage_tells_nothing_about_codes,
+    what_is_void_is_void_everywhere_at_once,
 );
 
 fn made(client: &Client) -> String {
@@ -69,4 +70,52 @@ fn an_outage_tells_nothing_about_codes(deployment: Deployment) {
     assert_eq!(answers.len(), 1, "{answers:?}");
     broken.tell("restart", "postgres");
     wait_until("it works again", || ask(&unknown[0]).0 == 200);
+}
+
+fn is(reply: &Reply, verdict: &str) {
+    assert_eq!(reply.body["verdict"], verdict, "{}", reply.text);
+}
+
+/// Also where there is a replica that has not heard of it yet.
+fn what_is_void_is_void_everywhere_at_once(deployment: Deployment) {
+    let broken = breakable_servers();
+    broken.release_replica();
+    let home = Home::on(deployment, &broken).with_config(CONFIG);
+    let replica = broken.replica_of(home.database().unwrap());
+    let home = home.with("MINTAGE__POSTGRES__REPLICA", &replica);
+    let servers = start_together(&home, 2);
+    let (here, there) = (servers[0].client(), servers[1].client());
+    let batch = wait_for(here, &order(here, "bottle", 4), "completed");
+    let made = codes(here, &batch, "");
+    wait_until("the replica is asked", || {
+        there.get(&format!("/api/v1/codes/bottle/{}", made[0]));
+        let metrics = there.get("/metrics").text;
+        let reads = |line: &str| line.starts_with("mintage_replica_reads") && !line.ends_with(" 0");
+        metrics.lines().any(reads)
+    });
+    let look = |code: &str| {
+        let path = format!("/v/bottle/{code}");
+        there.call(Method::GET, &path, &[("accept", "application/json")], None)
+    };
+    let count = |code: &str, token: &str| {
+        there.post(&format!("/v/bottle/{code}"), &json!({"token": token}))
+    };
+    let scan = |code: &str| there.post("/api/v1/scans", &json!({"type": "bottle", "code": code}));
+
+    let seen = token(there, &format!("/v/bottle/{}", made[0]));
+    is(&look(&made[0]), "genuine");
+    is(&count(&made[0], &seen), "genuine");
+    broken.hold_replica();
+    let reason = json!({"reason": "stolen"});
+    here.post(&format!("/api/v1/codes/bottle/{}/void", made[0]), &reason);
+    is(&look(&made[0]), "void");
+    is(&count(&made[0], &seen), "void");
+    is(&scan(&made[0]), "void");
+
+    is(&look(&made[1]), "genuine");
+    here.post(&format!("/api/v1/batches/{}/recall", batch["id"].as_str().unwrap()), &reason);
+    is(&look(&made[1]), "void");
+    is(&count(&made[2], &token(there, &format!("/v/bottle/{}", made[2]))), "void");
+    is(&scan(&made[3]), "void");
+    broken.release_replica();
 }

@@ -116,11 +116,17 @@ impl CodeStore for PostgresStore {
     async fn code(&self, key: &CodeKey) -> Result<Option<CodeStatus>> {
         let Some((shard, table, place)) = self.find(key).await? else { return Ok(None) };
         let (sql, params) = (sql::look(&table, key.ledger), place.params());
-        if let Some(row) = self.read_from_replica(key.type_id, table.keep, &sql, &params).await {
-            return read_status(&row).map(Some);
-        }
         let rows = shard.query_as(table.keep, Repeat::Always, &sql, &params).await?;
         rows.first().map(read_status).transpose()
+    }
+
+    async fn code_from_copy(&self, key: &CodeKey) -> Result<Option<CodeStatus>> {
+        let Some((_, table, place)) = self.find(key).await? else { return Ok(None) };
+        let (sql, params) = (sql::look(&table, key.ledger), place.params());
+        match self.read_from_replica(key.type_id, table.keep, &sql, &params).await {
+            Some(row) => read_status(&row).map(Some),
+            None => self.code(key).await,
+        }
     }
 
     async fn void_code(

@@ -77,6 +77,7 @@ fn held(step: Duration, elapsed: Duration) -> Duration {
     step * u32::try_from(steps).unwrap_or(1)
 }
 
+/// Does not count. A replica is not asked: a code that is void must never be shown as genuine.
 async fn look(
     app: &App,
     live: &LiveType,
@@ -87,6 +88,20 @@ async fn look(
         Scan::Known { status, .. } => Ok(Some(PublicVerdict::new(status, seen))),
         Scan::Unknown(_) => Ok(None),
     }
+}
+
+/// The answer to a token that was counted before, unless the code has become void since.
+async fn again(
+    app: &App,
+    live: &LiveType,
+    code: &str,
+    answer: &Answer,
+) -> Result<Option<PublicVerdict>, IssueError> {
+    let now = look(app, live, code, Seen::Counted).await?;
+    if now.as_ref().is_some_and(|verdict| verdict.reason().is_some()) {
+        return Ok(now);
+    }
+    Ok(serde_json::from_slice(&answer.body).ok())
 }
 
 /// Counts a scan, once for each token, and whichever instance it comes to.
@@ -100,7 +115,7 @@ async fn count(
     let page = visit.page();
     let claim = match answers.look_up(ANSWER_SCOPE.to_owned(), token, page.as_bytes()).await? {
         Known::New(claim) => claim,
-        Known::Answered(answer) => return Ok(serde_json::from_slice(&answer.body).ok()),
+        Known::Answered(answer) => return again(app, live, &visit.code, &answer).await,
         // Another request with this token counts it, and both are the same scan.
         Known::InFlight => return look(app, live, &visit.code, Seen::Counted).await,
         Known::OtherBody => return look(app, live, &visit.code, Seen::NotCounted).await,
