@@ -17,6 +17,7 @@ mod keys;
 mod listen;
 mod lookup;
 mod losses;
+mod manifests;
 mod migrate;
 mod open;
 mod outbox;

@@ -25,6 +25,7 @@ mod gaps;
 mod instances;
 mod issues;
 mod keys;
+mod manifests;
 mod open;
 mod orders;
 mod outbox;

@@ -308,6 +308,10 @@ macro_rules! conformance {
                 what_is_made_is_told_in_few_ranges
                 a_complete_batch_is_made_as_a_whole
             }
+            manifests {
+                the_first_manifest_stays
+                every_batch_has_its_own_manifest
+            }
             orders {
                 an_order_draws_right_behind_earlier_draws
                 an_order_marks_its_type_as_used

@@ -71,6 +71,8 @@ pub mod lost_draws;
 #[doc(hidden)]
 pub mod made;
 #[doc(hidden)]
+pub mod manifests;
+#[doc(hidden)]
 pub mod ordering;
 #[doc(hidden)]
 pub mod orders;

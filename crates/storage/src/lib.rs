@@ -10,6 +10,7 @@ mod error;
 mod instances;
 mod issues;
 mod keys;
+mod manifests;
 mod outbox;
 pub mod packing;
 mod pools;
@@ -38,6 +39,7 @@ pub use issues::{
     Reconciled, SignOff,
 };
 pub use keys::{ApiKey, KeyStore, NewApiKey, Scope};
+pub use manifests::{Manifest, ManifestStore};
 pub use outbox::{
     Attempt, Delivery, DeliveryFilter, DeliveryId, DeliveryRecord, DeliveryState, Event,
     NewDelivery, Next, OutboxStore, Outcome, Wanted,
@@ -60,6 +62,7 @@ pub trait Store:
     + InstanceStore
     + BatchStore
     + CodeStore
+    + ManifestStore
     + ReceiverStore
     + OutboxStore
     + AuditStore

@@ -3,6 +3,7 @@
 mod dead_letters;
 mod ending;
 mod error;
+mod manifests;
 mod order;
 mod worker;
 

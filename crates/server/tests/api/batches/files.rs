@@ -104,6 +104,37 @@ fn a_manifest_proves_the_file() {
     assert_eq!(manifest["last_serial"], batch["last_serial"]);
 }
 
+/// Otherwise it would not prove what was delivered.
+#[test]
+fn a_manifest_stays_when_codes_are_grouped_in_another_way() {
+    let home = home();
+    let server = home.start();
+    let client = server.client();
+    let put = |group: u64| {
+        let spec = json!({"alphabet": "crockford32", "length": 16, "group": group});
+        client.put("/api/v1/types/crate", &json!({"random": spec})).status
+    };
+    assert_eq!(put(4), 201);
+    let batch = wait_for(client, &order(client, "crate", 1000), "completed");
+    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    let before = wait_for_manifest(client, &path);
+    assert_eq!((&before["matches_download"], &before["note"]), (&json!(true), &Value::Null));
+    assert_eq!(put(5), 200);
+    let file = client.get(&format!("{path}/codes")).text;
+    assert_ne!(before["sha256"], hex::encode(Sha256::digest(file.as_bytes())));
+
+    server.stop();
+    let server = home.start();
+    let reply = server.client().get(&format!("{path}/manifest"));
+    assert_eq!(reply.status, 200, "it is on record: {reply:?}");
+    let after = reply.body;
+    for field in ["sha256", "bytes", "count", "file", "worked_out_at"] {
+        assert_eq!(after[field], before[field], "{field}");
+    }
+    assert_eq!(after["matches_download"], false);
+    assert!(after["note"].as_str().unwrap().contains("groups"), "{after}");
+}
+
 /// Waits until the manifest of a batch is ready.
 fn wait_for_manifest(client: &Client, path: &str) -> Value {
     let mut manifest = Value::Null;
