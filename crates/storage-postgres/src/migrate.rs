@@ -46,6 +46,7 @@ pub(crate) const SHARD: Series = Series {
         migration!("shard", "0011_losses", older_may_run: true),
         migration!("shard", "0014_ending_batches", older_may_run: true),
         migration!("shard", "0015_manifests", older_may_run: true),
+        migration!("shard", "0016_idle_batches", older_may_run: true),
     ],
 };
 

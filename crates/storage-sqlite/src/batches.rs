@@ -1,6 +1,7 @@
 //! Batches on record, and the trait that they and their chunks answer to.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -65,6 +66,8 @@ pub(crate) fn read_row(row: &Row<'_>) -> StepResult<Batch> {
         created_at: row.get::<_, Millis>("created_at")?.0,
         started_at: read_time(row, "started_at")?,
         finished_at: read_time(row, "finished_at")?,
+        idle_since: read_time(row, "idle_since")?,
+        idle: Duration::from_millis(row.get("idle_ms")?),
         recalled: read_void(row, "recalled_at", "recall_reason")?,
     })
 }

@@ -18,6 +18,22 @@ pub(crate) struct Progress<'a> {
     pub(crate) error: Option<&'a str>,
 }
 
+/// Where a batch stands, and since when only dead letters are left of it. All chunks but the last have the
+/// same size, so that can be told from their number.
+const STAND: &str = "
+    UPDATE batches SET
+        state = CASE WHEN made + abandoned = stop - start THEN 'completed'
+                     WHEN dead_chunks > 0 THEN 'needs_attention'
+                     ELSE 'running' END,
+        finished_at = CASE WHEN made + abandoned = stop - start THEN ?2 END,
+        idle_since = CASE WHEN only_dead THEN coalesce(idle_since, ?2) END,
+        idle_ms = idle_ms + CASE WHEN only_dead OR idle_since IS NULL THEN 0
+                                 ELSE max(0, ?2 - idle_since) END
+    FROM (SELECT stop - start - made - abandoned
+                     BETWEEN 1 AND dead_chunks * chunk_serials AS only_dead
+          FROM batches WHERE id = ?1)
+    WHERE id = ?1 RETURNING state";
+
 /// Notes what has changed for a batch and where it stands now, and tells if that is somewhere else.
 pub(crate) fn advance(
     connection: &Connection,
@@ -34,14 +50,7 @@ pub(crate) fn advance(
         )?
         .query_one(params![batch, made, abandoned, dead_chunks, error], |row| row.get(0))?;
     let after: String = connection
-        .prepare_cached(
-            "UPDATE batches SET
-                 state = CASE WHEN made + abandoned = stop - start THEN 'completed'
-                              WHEN dead_chunks > 0 THEN 'needs_attention'
-                              ELSE 'running' END,
-                 finished_at = CASE WHEN made + abandoned = stop - start THEN ?2 END
-             WHERE id = ?1 RETURNING state",
-        )?
+        .prepare_cached(STAND)?
         .query_one(params![batch, Millis(now)], |row| row.get(0))?;
     if before == after {
         return Ok(());

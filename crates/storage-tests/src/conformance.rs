@@ -232,6 +232,10 @@ macro_rules! conformance {
                 a_crash_loses_what_had_left_the_pool
                 a_pool_is_lost_when_its_epoch_has_ended
             }
+            idling {
+                a_batch_is_idle_while_only_dead_letters_are_left
+                a_batch_stays_idle_until_something_can_be_made
+            }
             instances {
                 joining_twice_gives_the_same_node
                 only_who_has_joined_renews

@@ -53,6 +53,8 @@ pub mod history;
 #[doc(hidden)]
 pub mod holders;
 #[doc(hidden)]
+pub mod idling;
+#[doc(hidden)]
 pub mod instances;
 #[doc(hidden)]
 pub mod keys;

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use idgen::spec::SERIAL_MAX;
 use storage::{Batch, BatchOrder, BatchState, Change, Ledger, Losses, Ordered, StoreError, TypeId};
@@ -237,6 +238,8 @@ pub async fn all_fields_of_a_batch_come_back_after_reopening(fixture: &dyn Fixtu
         created_at: at(3),
         started_at: None,
         finished_at: None,
+        idle_since: None,
+        idle: Duration::ZERO,
         recalled: None,
     };
     assert_eq!(batch, expected);

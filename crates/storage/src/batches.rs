@@ -206,6 +206,10 @@ pub struct Batch {
     pub started_at: Option<Timestamp>,
     /// When it came to its final state.
     pub finished_at: Option<Timestamp>,
+    /// Since when nothing but dead letters is left to do, so that it waits for somebody.
+    pub idle_since: Option<Timestamp>,
+    /// For how long that was so before.
+    pub idle: Duration,
     /// That its codes are void.
     pub recalled: Option<Void>,
 }
@@ -224,6 +228,13 @@ impl Batch {
             && self.name == order.name
             && self.metadata == order.metadata
             && self.notify == order.notify
+    }
+
+    /// Codes that are left to make, apart from those of dead letters. Where the shorter last chunk is one
+    /// of these, somewhat too few; never none while there are any.
+    pub fn to_make(&self) -> u64 {
+        let left = self.count().saturating_sub(self.made + self.abandoned);
+        left.saturating_sub(self.dead_chunks * self.chunk_serials)
     }
 
     /// How many chunks it has.

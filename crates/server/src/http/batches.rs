@@ -16,6 +16,7 @@ use utoipa::{IntoParams, ToSchema};
 use super::App;
 use super::auth::Caller;
 use super::extract::{Body, Path, Query};
+use super::pace::Pace;
 use super::paging::PageQuery;
 use super::problem::Problem;
 use super::request::{
@@ -82,9 +83,10 @@ pub(crate) struct BatchBody {
     abandoned: u64,
     /// Chunks that are dead letters.
     dead_letters: u64,
-    /// Codes made per second; null before the first.
+    /// Codes made per second, over the time in which there was something to make; null before that, and
+    /// while nothing but dead letters is left.
     rate: Option<f64>,
-    /// Seconds until all are made, at this rate; null where nothing is being made.
+    /// Seconds until all but those of dead letters are made, at this rate; null where nothing is being made.
     eta_seconds: Option<f64>,
     /// The last error of a chunk.
     error: Option<String>,
@@ -119,7 +121,7 @@ impl From<Void> for VoidBody {
 
 impl BatchBody {
     pub(super) fn new(batch: Batch, live: &LiveType, now: Timestamp) -> Self {
-        let (rate, eta_seconds) = pace(&batch, now);
+        let Pace { rate, eta_seconds } = Pace::of(&batch, now);
         let id_type = &live.stored().id_type;
         Self {
             id: batch.id.0.to_string(),
@@ -145,18 +147,6 @@ impl BatchBody {
             recalled: batch.recalled.map(VoidBody::from),
         }
     }
-}
-
-/// Codes per second since the start, and seconds until the end.
-#[expect(clippy::cast_precision_loss, reason = "a rate does not need 64 bits")]
-fn pace(batch: &Batch, now: Timestamp) -> (Option<f64>, Option<f64>) {
-    let Some(started) = batch.started_at else { return (None, None) };
-    let end = batch.finished_at.unwrap_or(now);
-    let seconds = end.duration_since(started).as_secs_f64().max(0.001);
-    let rate = batch.made as f64 / seconds;
-    let left = batch.count().saturating_sub(batch.made + batch.abandoned) as f64;
-    let working = !batch.state.is_final() && rate > 0.0;
-    (Some(rate), working.then(|| left / rate))
 }
 
 /// A page of batches.

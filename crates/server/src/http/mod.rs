@@ -21,6 +21,7 @@ mod observe;
 mod openapi;
 mod openg2p;
 mod operation;
+mod pace;
 mod paging;
 mod pools;
 mod problem;

@@ -1,5 +1,7 @@
 //! Batches and chunks as rows.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use storage::{Batch, BatchId, BatchState, Chunk, DeadChunk, Ledger, Result, TypeId, Void};
 use tokio_postgres::Row;
@@ -10,7 +12,7 @@ use crate::time::Time;
 
 /// Every column that is read of a batch. They are named, because a later release may add some while
 /// this one has its statements prepared.
-const COLUMNS: [&str; 20] = [
+const COLUMNS: [&str; 22] = [
     "id",
     "type_id",
     "start",
@@ -29,6 +31,8 @@ const COLUMNS: [&str; 20] = [
     "created_at",
     "started_at",
     "finished_at",
+    "idle_since",
+    "idle_ms",
     "recalled_at",
     "recall_reason",
 ];
@@ -88,6 +92,8 @@ pub(crate) fn read_batch(row: &Row) -> Result<Batch> {
         created_at: row.get::<_, Time>("created_at").0,
         started_at: read_time(row, "started_at"),
         finished_at: read_time(row, "finished_at"),
+        idle_since: read_time(row, "idle_since"),
+        idle: Duration::from_millis(read_serial(row.get("idle_ms"))?),
         recalled: read_void(row, "recalled_at", "recall_reason"),
     })
 }
