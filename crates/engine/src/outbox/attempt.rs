@@ -55,7 +55,7 @@ pub(super) async fn attempt_all(
     receiver: Arc<LiveReceiver>,
     deliveries: Vec<Delivery>,
 ) -> Vec<Done> {
-    if receiver.is_gone() {
+    if receiver.is_gone() || !receiver.is_in_use() {
         return refuse_all(&outbox, &receiver, deliveries).await;
     }
     if let Target::Sink(sink) = &receiver.target
@@ -78,7 +78,7 @@ pub(super) async fn attempt_all(
     done
 }
 
-/// Makes dead letters of what came too late for a receiver that was deleted.
+/// Makes dead letters of what came too late for a receiver that was deleted or disabled.
 async fn refuse_all(
     outbox: &Outbox,
     receiver: &Arc<LiveReceiver>,
@@ -87,7 +87,8 @@ async fn refuse_all(
     let (at, began) = (outbox.common.now(), Instant::now());
     let mut done = Vec::with_capacity(deliveries.len());
     for delivery in deliveries {
-        let error = format!("{} was deleted", receiver.name());
+        let why = if receiver.is_gone() { "deleted" } else { "disabled" };
+        let error = format!("{} was {why}", receiver.name());
         let verdict = Verdict { worth_retrying: false, ..Verdict::failed(error) };
         done.push(outbox.judge(receiver, &delivery, verdict, at, began).await);
     }

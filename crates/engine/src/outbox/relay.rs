@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use storage::{Delivery, ReceiverId, StoreError, Wanted};
 use tokio::sync::watch;
 use tokio::task::{self, JoinError, JoinSet};
@@ -117,23 +118,58 @@ impl Relay {
             return settled.map(|()| 0);
         }
         self.look_at = Instant::now() + LOOK_EVERY;
-        let (wanted, full) = self.wanted();
-        if wanted.is_empty() {
-            return settled.map(|()| 0);
-        }
-        self.outbox.unclaimed.store(full, Ordering::Release);
-        let now = self.outbox.common.now();
         let settings = self.outbox.settings;
         let until = [settings.webhooks, settings.documents].map(|kind| self.outbox.claim_end(kind));
         let until = until[0].max(until[1]);
+        let due = self.claim_due(until).await?;
+        let mut count = due.len();
+        self.begin(due, true);
+        let refused = self.claim_refused(until).await?;
+        count += refused.len();
+        self.begin(refused, true);
+        settled.map(|()| count)
+    }
+
+    async fn claim_due(&self, until: Timestamp) -> Result<Vec<Delivery>, StoreError> {
+        let (receivers, gone) = (self.outbox.receivers.all(), self.outbox.receivers.gone());
+        let in_use = receivers.iter().filter(|live| live.is_in_use());
+        let (wanted, full) = self.wanted(in_use.chain(&gone));
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        self.outbox.unclaimed.store(full, Ordering::Release);
+        let now = self.outbox.common.now();
         let claimed = self.outbox.common.store.claim_deliveries(&wanted, now, until).await;
         if claimed.as_ref().map_or(true, |claimed| !claimed.is_empty()) {
             self.outbox.unclaimed.store(true, Ordering::Release);
         }
-        let claimed = claimed?;
-        let count = claimed.len();
-        self.begin(claimed, true);
-        settled.map(|()| count)
+        claimed
+    }
+
+    /// Claims what waits for receivers that were disabled, to make dead letters of it. Once attempts from
+    /// before that are over, it need not be due: it would go out late if the receiver is put to use again.
+    async fn claim_refused(&self, until: Timestamp) -> Result<Vec<Delivery>, StoreError> {
+        let (now, receivers) = (self.outbox.common.now(), self.outbox.receivers.all());
+        // What is under way here already would be claimed again.
+        let is_busy = |live: &LiveReceiver| {
+            let mut known = self.trips.values().map(|trip| trip.receiver.id());
+            known.any(|id| id == live.id())
+                || self.done.iter().any(|done| done.receiver.id() == live.id())
+        };
+        let disabled = receivers.iter().filter(|live| !live.is_in_use() && !is_busy(live));
+        let (lately, before): (Vec<_>, Vec<_>) = disabled.partition(|live| {
+            let since = live.stored().disabled.as_ref().map_or(now, |disabled| disabled.at);
+            now.duration_since(since) < until.duration_since(now)
+        });
+        let mut claimed = Vec::new();
+        for (receivers, due) in [(lately, now), (before, Timestamp::MAX)] {
+            let (wanted, _) = self.wanted(receivers.into_iter());
+            if !wanted.is_empty() {
+                let store = &self.outbox.common.store;
+                claimed.extend(store.claim_deliveries(&wanted, due, until).await?);
+            }
+        }
+        Ok(claimed)
     }
 
     /// Whether something may be due that was not handed over: somebody says so, or a while has passed,
@@ -142,14 +178,15 @@ impl Relay {
         self.outbox.unclaimed.load(Ordering::Acquire) || Instant::now() >= self.look_at
     }
 
-    /// Whom to deliver to, and how much at most. And whether there is somebody who has no room just now,
-    /// so that one has to look again when there is.
-    fn wanted(&self) -> (Vec<Wanted>, bool) {
+    /// Which of some receivers to deliver to, and how much at most. And whether there is somebody who has
+    /// no room just now, so that one has to look again when there is.
+    fn wanted<'a>(
+        &self,
+        receivers: impl Iterator<Item = &'a Arc<LiveReceiver>>,
+    ) -> (Vec<Wanted>, bool) {
         let now = Instant::now();
-        let (receivers, gone) = (self.outbox.receivers.all(), self.outbox.receivers.gone());
-        let in_use = receivers.iter().filter(|live| live.is_in_use());
         let (mut wanted, mut full) = (Vec::new(), false);
-        for live in in_use.chain(&gone) {
+        for live in receivers {
             let at_once = self.outbox.settings(live.stored().receiver.purpose).at_once;
             let lane = self.lanes.get(&live.id());
             // One that was left alone gets one attempt, and nothing else beside it.

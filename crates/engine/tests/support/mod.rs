@@ -74,8 +74,18 @@ impl Fixture {
         store: Arc<SqliteStore>,
         carrier: Arc<dyn Carrier>,
     ) -> Arc<Engine> {
+        self.start_set(store, carrier, &settings()).await
+    }
+
+    /// The same with other settings.
+    pub(crate) async fn start_set(
+        &mut self,
+        store: Arc<SqliteStore>,
+        carrier: Arc<dyn Carrier>,
+        settings: &EngineSettings,
+    ) -> Arc<Engine> {
         let parts = self.parts(store, carrier);
-        Arc::new(Engine::start(parts, settings()).await.unwrap())
+        Arc::new(Engine::start(parts, *settings).await.unwrap())
     }
 
     /// What an engine is made from.

@@ -189,6 +189,30 @@ fn a_receiver_that_is_gone_is_told_no_more() {
 }
 
 #[test]
+fn what_waits_for_a_receiver_that_is_gone_can_be_replayed() {
+    let (receiver, server) = (Receiver::new(), home().start());
+    let client = server.client();
+    put(client, "erp", &receiver, &json!({}));
+    receiver.answer(500);
+    let first = order(client, "label", 1);
+    receiver.wait_for(1);
+    receiver.answer(410);
+    order(client, "label", 1);
+    wait_until("both are dead letters", || {
+        let all = deliveries(client, "erp");
+        all.len() == 2 && all.iter().all(|delivery| delivery["state"] == "dead")
+    });
+    receiver.answer(204);
+    let again = client.put("/api/v1/webhooks/erp", &json!({"url": receiver.url()}));
+    assert_eq!((again.status, &again.body["disabled"]), (200, &Value::Null));
+    let waited = deliveries(client, "erp").remove(1);
+    let replay = format!("/api/v1/deliveries/{}/replay", waited["id"].as_str().unwrap());
+    assert_eq!(client.post(&replay, &json!({})).status, 202);
+    wait_until("it has arrived", || deliveries(client, "erp")[1]["state"] == "delivered");
+    assert_eq!(receiver.messages().last().unwrap().body["data"]["id"], first["id"]);
+}
+
+#[test]
 fn a_new_secret_and_the_old_one_overlap() {
     let (receiver, server) = (Receiver::new(), home().start());
     let client = server.client();
