@@ -16,7 +16,7 @@ use super::App;
 use super::auth::known_key;
 use super::batches::{BatchBody, read_id};
 use super::extract::Path;
-use super::followers::{FOLLOWERS_MAX, FOLLOWERS_PER_TENANT_MAX, Full, Place};
+use super::places::{Full, Place, Room};
 use super::problem::Problem;
 use super::request::as_caller;
 
@@ -27,6 +27,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(300);
 /// follows.
 const LAST_EVENT_ID: &str = "last-event-id";
 const END: &str = "end";
+
+/// Clients that follow batches of an instance at once.
+pub(super) const FOLLOWERS: Room = Room { in_all: 256, per_tenant: 64 };
 
 /// How often a comment keeps a quiet connection open.
 const HEARTBEAT: Duration = Duration::from_secs(10);
@@ -70,10 +73,11 @@ pub(crate) async fn events(
 
 fn no_room(full: Full) -> Problem {
     Problem::unavailable(match full {
-        Full::ForAll => format!("{FOLLOWERS_MAX} clients follow batches here already."),
-        Full::ForTheTenant => format!(
-            "{FOLLOWERS_PER_TENANT_MAX} clients follow batches of this tenant here already."
-        ),
+        Full::ForAll => format!("{} clients follow batches here already.", FOLLOWERS.in_all),
+        Full::ForTheTenant => {
+            let clients = FOLLOWERS.per_tenant;
+            format!("{clients} clients follow batches of this tenant here already.")
+        }
     })
 }
 

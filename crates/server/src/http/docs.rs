@@ -17,7 +17,7 @@ nav a{margin-right:1rem;white-space:nowrap}
 ";
 
 /// What the stable codes of problems mean.
-const PROBLEMS: [(&str, &str); 40] = [
+const PROBLEMS: [(&str, &str); 41] = [
     ("malformed_json", "The body is not JSON."),
     ("body_cut_off", "The connection ended before the body did."),
     ("invalid_idempotency_key", "The header Idempotency-Key is empty, too long or not ASCII."),
@@ -52,6 +52,10 @@ const PROBLEMS: [(&str, &str); 40] = [
     ("too_many_batches", "The tenant has as many batches under way as it may have."),
     ("over_quota", "The tenant has ordered as many codes as it may."),
     ("batch_not_ready", "Not all codes of the batch are made yet."),
+    (
+        "too_many_downloads",
+        "As many files as may be are being downloaded; try again when one is over.",
+    ),
     ("range_not_satisfiable", "The part of a file that was asked for begins behind its end."),
     ("batch_ended", "The batch has ended and cannot be cancelled."),
     ("delivery_ended", "The delivery has arrived and cannot be given up."),

@@ -10,7 +10,6 @@ mod deliveries;
 mod docs;
 mod documents;
 mod extract;
-mod followers;
 mod gaps;
 mod history;
 mod ids;
@@ -23,6 +22,7 @@ mod openg2p;
 mod operation;
 mod pace;
 mod paging;
+mod places;
 mod pools;
 mod problem;
 mod public;
@@ -59,6 +59,7 @@ pub(crate) use public::{Public, PublicParts};
 
 use self::metrics::ServerMetrics;
 use self::observe::{FailureLog, RequestIds};
+use self::places::Places;
 use self::problem::Problem;
 
 /// What this executable was built from.
@@ -80,7 +81,9 @@ pub(crate) struct App {
     /// The sums of files.
     sums: Arc<batch_file::Sums>,
     /// Room for clients that follow batches.
-    followers: Arc<followers::Followers>,
+    followers: Arc<Places>,
+    /// Room for downloads.
+    downloads: Arc<Places>,
     /// When the store was last found to work.
     last_check: tokio::sync::Mutex<Option<Instant>>,
 }
@@ -128,7 +131,8 @@ impl App {
             started: Instant::now(),
             shutting_down: AtomicBool::new(false),
             sums: Arc::default(),
-            followers: Arc::default(),
+            followers: Places::new(batch_events::FOLLOWERS),
+            downloads: Places::new(batch_file::DOWNLOADS),
             last_check: tokio::sync::Mutex::default(),
         })
     }

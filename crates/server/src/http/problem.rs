@@ -125,6 +125,12 @@ impl Problem {
             .retry_after(retry_after_seconds)
     }
 
+    pub(crate) fn too_many_downloads(detail: impl Into<String>) -> Self {
+        let status = StatusCode::TOO_MANY_REQUESTS;
+        Self::new(status, "too_many_downloads", "Too many downloads", detail)
+            .retry_after(RETRY_AFTER_SECONDS)
+    }
+
     fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after_seconds = Some(seconds);
         self

@@ -13,6 +13,7 @@ use super::range::{Wanted, wanted};
 use super::stream::send;
 use super::text::TextFile;
 use super::workbook::Workbook;
+use crate::http::places::Place;
 use crate::http::problem::Problem;
 
 /// A file of text, or the part of it that the client asks for. Parts are those of the file as it is, so
@@ -23,6 +24,7 @@ pub(super) fn text(
     file: TextFile,
     with_head: bool,
     serials: &[Range<u64>],
+    place: Place,
 ) -> Result<Response, Problem> {
     let packer = if request.contains_key(header::RANGE) {
         None
@@ -35,10 +37,10 @@ pub(super) fn text(
         Some(packer) => {
             let coding = HeaderValue::from_static(packer.coding());
             let portions = Box::new(Slice::whole(file, layout));
-            let body = send(Box::new(Packed::new(portions, packer)));
+            let body = send(Box::new(Packed::new(portions, packer)), place);
             ([(header::CONTENT_ENCODING, coding)], body).into_response()
         }
-        None => plain_text(method, request, file, with_head, serials, layout),
+        None => plain_text(method, request, file, with_head, serials, layout, place),
     };
     let headers = response.headers_mut();
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -53,6 +55,7 @@ fn plain_text(
     with_head: bool,
     serials: &[Range<u64>],
     layout: Layout,
+    place: Place,
 ) -> Response {
     let etag = file.etag(with_head, serials);
     let bytes = layout.bytes();
@@ -62,12 +65,12 @@ fn plain_text(
         Wanted::Beyond => return beyond(bytes),
     };
     let Range { start, end } = part;
-    let body = send(Box::new(Slice::new(file, layout, part)));
+    let body = send(Box::new(Slice::new(file, layout, part)), place);
     let mut response = (status, [(header::ETAG, etag)], body).into_response();
     response.headers_mut().insert(header::CONTENT_LENGTH, (end - start).into());
     if status == StatusCode::PARTIAL_CONTENT {
-        let place = format!("bytes {start}-{}/{bytes}", end - 1);
-        insert(&mut response, header::CONTENT_RANGE, &place);
+        let range = format!("bytes {start}-{}/{bytes}", end - 1);
+        insert(&mut response, header::CONTENT_RANGE, &range);
     }
     response
 }
@@ -83,9 +86,9 @@ fn beyond(bytes: u64) -> Response {
 }
 
 /// A workbook. It is compressed already, and its size is known at its end only.
-pub(super) fn workbook(workbook: Workbook) -> Response {
+pub(super) fn workbook(workbook: Workbook, place: Place) -> Response {
     let no_parts = [(header::ACCEPT_RANGES, HeaderValue::from_static("none"))];
-    (no_parts, send(Box::new(workbook))).into_response()
+    (no_parts, send(Box::new(workbook), place)).into_response()
 }
 
 /// Adds what all files have in common, unless it is a problem that is sent in place of one.

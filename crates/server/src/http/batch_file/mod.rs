@@ -36,12 +36,16 @@ use super::App;
 use super::auth::Caller;
 use super::batches::read_id;
 use super::extract::{Path, Query};
+use super::places::{Full, Room};
 use super::problem::Problem;
 use super::request::as_caller;
 
 pub(crate) use self::manifest::{__path_manifest, manifest};
 pub(super) use self::sums::Sums;
 pub(super) use self::url::UrlTemplate;
+
+/// Downloads of an instance at once. Each takes a core while its client takes what it is sent.
+pub(super) const DOWNLOADS: Room = Room { in_all: 64, per_tenant: 16 };
 
 /// Which codes, and how they are written.
 #[derive(Debug, Deserialize, IntoParams)]
@@ -84,7 +88,8 @@ pub(crate) struct CodesQuery {
             headers(("Content-Range" = String, description = "Which part of how many bytes"))),
         (status = 404, body = Problem),
         (status = 409, body = Problem, description = "Not all of them are made yet"),
-        (status = 416, body = Problem, description = "The range is beyond the end of the file")))]
+        (status = 416, body = Problem, description = "The range is beyond the end of the file"),
+        (status = 429, body = Problem, description = "Too many downloads, or downloads of this tenant, are under way")))]
 pub(crate) async fn codes(
     State(app): State<Arc<App>>,
     method: Method,
@@ -102,6 +107,8 @@ pub(crate) async fn codes(
         if columns.contains(&Column::Url) != url.is_some() {
             return Err(Problem::invalid("The column url and the parameter url go together."));
         }
+        let tenant = live.stored().id_type.tenant();
+        let place = app.downloads.enter(tenant).map_err(no_room)?;
         let made = app.engine.batches.made(&batch).await?;
         let (from, limit) = (query.from.unwrap_or(0), query.limit.unwrap_or(u64::MAX));
         let serials = part(made, from, limit);
@@ -111,13 +118,12 @@ pub(crate) async fn codes(
         let response = match query.format.text() {
             Some(format) => {
                 let file = TextFile::new(rows, format);
-                answer::text(&method, &headers, file, with_head, &serials)?
+                answer::text(&method, &headers, file, with_head, &serials, place)?
             }
-            None => answer::workbook(Workbook::new(rows, serials)),
+            None => answer::workbook(Workbook::new(rows, serials), place),
         };
         let id = batch.id.0;
         if method == Method::GET && response.status().is_success() {
-            let tenant = live.stored().id_type.tenant();
             let doing = Doing {
                 key_id: caller.key_id(),
                 tenant,
@@ -137,6 +143,16 @@ pub(crate) async fn codes(
         Ok(answer::name(response, query.format, with_head, id))
     })
     .await
+}
+
+fn no_room(full: Full) -> Problem {
+    let Room { in_all, per_tenant } = DOWNLOADS;
+    Problem::too_many_downloads(match full {
+        Full::ForAll => format!("{in_all} downloads are under way here already."),
+        Full::ForTheTenant => {
+            format!("{per_tenant} downloads of this tenant are under way here already.")
+        }
+    })
 }
 
 /// The template of a batch's addresses.

@@ -1,17 +1,20 @@
-//! Room for clients that follow batches.
+//! Room for clients that are served for long, of which a tenant has a part.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Clients that follow batches at once, so that they leave connections to others.
-pub(super) const FOLLOWERS_MAX: usize = 256;
+/// How many there may be at once.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// In all, so that they leave connections and cores to others.
+    pub(super) in_all: usize,
+    /// For what is one tenant's, so that it leaves room to others.
+    pub(super) per_tenant: usize,
+}
 
-/// Those among them that follow batches of one tenant, so that it leaves room to others.
-pub(super) const FOLLOWERS_PER_TENANT_MAX: usize = FOLLOWERS_MAX / 4;
-
-/// How many follow the batches of whom.
-#[derive(Default)]
-pub(super) struct Followers {
+/// Who takes up room.
+pub(super) struct Places {
+    room: Room,
     by_tenant: Mutex<HashMap<String, usize>>,
 }
 
@@ -24,34 +27,38 @@ pub(super) enum Full {
 
 /// Room for one client until it is dropped.
 pub(super) struct Place {
-    followers: Arc<Followers>,
+    places: Arc<Places>,
     tenant: String,
 }
 
-impl Followers {
+impl Places {
+    pub(super) fn new(room: Room) -> Arc<Self> {
+        Arc::new(Self { room, by_tenant: Mutex::default() })
+    }
+
     fn lock(&self) -> MutexGuard<'_, HashMap<String, usize>> {
         self.by_tenant.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Room to follow a batch of a tenant.
+    /// Room for what is a tenant's.
     pub(super) fn enter(self: &Arc<Self>, tenant: &str) -> Result<Place, Full> {
         let mut by_tenant = self.lock();
-        // Few enough to add up: there are no more tenants here than followers.
-        if by_tenant.values().sum::<usize>() >= FOLLOWERS_MAX {
+        // Few enough to add up: there are no more tenants here than clients.
+        if by_tenant.values().sum::<usize>() >= self.room.in_all {
             return Err(Full::ForAll);
         }
         let own = by_tenant.entry(tenant.to_owned()).or_default();
-        if *own >= FOLLOWERS_PER_TENANT_MAX {
+        if *own >= self.room.per_tenant {
             return Err(Full::ForTheTenant);
         }
         *own += 1;
-        Ok(Place { followers: Arc::clone(self), tenant: tenant.to_owned() })
+        Ok(Place { places: Arc::clone(self), tenant: tenant.to_owned() })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut by_tenant = self.followers.lock();
+        let mut by_tenant = self.places.lock();
         if let Some(own) = by_tenant.get_mut(&self.tenant) {
             *own -= 1;
             if *own == 0 {
@@ -67,12 +74,12 @@ mod tests {
 
     #[test]
     fn a_tenant_has_a_part_of_the_room() {
-        let followers = Arc::new(Followers::default());
-        let enter = |tenant: &str| followers.enter(tenant);
+        let room = Room { in_all: 8, per_tenant: 2 };
+        let all = Places::new(room);
+        let enter = |tenant: &str| all.enter(tenant);
         let mut places: Vec<Vec<Place>> = Vec::new();
         for tenant in ["a", "b", "c", "d"] {
-            let own = (0..FOLLOWERS_PER_TENANT_MAX).map(|_| enter(tenant).ok().unwrap());
-            places.push(own.collect());
+            places.push((0..room.per_tenant).map(|_| enter(tenant).ok().unwrap()).collect());
             if tenant != "d" {
                 assert_eq!(enter(tenant).err(), Some(Full::ForTheTenant));
             }
@@ -82,6 +89,6 @@ mod tests {
         let other = enter("e").ok().unwrap();
         assert_eq!(enter("a").err(), Some(Full::ForAll));
         drop((places, other));
-        assert!(followers.lock().is_empty(), "nobody is remembered who is gone");
+        assert!(all.lock().is_empty(), "nobody is remembered who is gone");
     }
 }
