@@ -343,6 +343,7 @@ pub(crate) struct CancelBody {
 /// No more codes are made. The serials of those that were not made are gaps with reason
 /// `batch_cancelled`.
 #[utoipa::path(post, path = "/api/v1/batches/{id}/cancel", tag = "Batches", request_body = CancelBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless")),
     responses((status = 200, body = BatchBody), (status = 404, body = Problem),
         (status = 409, body = Problem, description = "It is complete already")))]
 pub(crate) async fn cancel(
@@ -386,6 +387,7 @@ pub(crate) struct ReasonBody {
 ///
 /// Every code of it is void from the next scan on. The first recall stays.
 #[utoipa::path(post, path = "/api/v1/batches/{id}/recall", tag = "Batches", request_body = ReasonBody,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless")),
     responses((status = 200, body = BatchBody), (status = 404, body = Problem)))]
 pub(crate) async fn recall(
     State(app): State<Arc<App>>,

@@ -285,6 +285,7 @@ pub(crate) struct SettledBody {
 ///
 /// All that match the body; an empty object is all of them. Documents keep their IDs.
 #[utoipa::path(post, path = "/api/v1/dead-letters/retry", tag = "Dead letters", request_body = DeadQuery,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless")),
     responses((status = 200, body = SettledBody)))]
 pub(crate) async fn retry(
     State(app): State<Arc<App>>,
@@ -299,6 +300,7 @@ pub(crate) async fn retry(
 /// All that match the body; an empty object is all of them. Their serials become gaps with reason
 /// `abandoned`.
 #[utoipa::path(post, path = "/api/v1/dead-letters/abandon", tag = "Dead letters", request_body = DeadQuery,
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless")),
     responses((status = 200, body = SettledBody)))]
 pub(crate) async fn abandon(
     State(app): State<Arc<App>>,

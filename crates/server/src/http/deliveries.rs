@@ -172,6 +172,7 @@ pub(crate) async fn get(
 /// At once, with all attempts and the same `webhook-id`, whether it has arrived or not. One that is
 /// pending stays as it is.
 #[utoipa::path(post, path = "/api/v1/deliveries/{id}/replay", tag = "Webhooks",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless")),
     responses((status = 202, body = FullDeliveryBody), (status = 404, body = Problem)))]
 pub(crate) async fn replay(
     State(app): State<Arc<App>>,
@@ -186,6 +187,7 @@ pub(crate) async fn replay(
 ///
 /// Only one that is pending or dead.
 #[utoipa::path(post, path = "/api/v1/deliveries/{id}/abandon", tag = "Webhooks",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless")),
     responses((status = 202, body = FullDeliveryBody), (status = 404, body = Problem),
         (status = 409, body = Problem, description = "It has arrived already")))]
 pub(crate) async fn abandon(

@@ -17,7 +17,7 @@ nav a{margin-right:1rem;white-space:nowrap}
 ";
 
 /// What the stable codes of problems mean.
-const PROBLEMS: [(&str, &str); 41] = [
+const PROBLEMS: [(&str, &str); 42] = [
     ("malformed_json", "The body is not JSON."),
     ("body_cut_off", "The connection ended before the body did."),
     ("invalid_idempotency_key", "The header Idempotency-Key is empty, too long or not ASCII."),
@@ -60,6 +60,10 @@ const PROBLEMS: [(&str, &str); 41] = [
     ("batch_ended", "The batch has ended and cannot be cancelled."),
     ("delivery_ended", "The delivery has arrived and cannot be given up."),
     ("idempotency_key_reused", "The idempotency key was used for a request with another body."),
+    (
+        "idempotency_key_refused",
+        "The answer has a secret that is not kept, so a repeated request cannot be answered the same.",
+    ),
     (
         "too_many_requests",
         "The key, its tenant or, without a key, the address is over its rate limit; see Retry-After.",

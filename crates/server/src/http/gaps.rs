@@ -313,6 +313,7 @@ pub(crate) struct SignOffOrder {
 ///
 /// Records who has accepted a gap, when and why. The first one stays.
 #[utoipa::path(post, path = "/api/v1/ids/gaps/{gap}/sign-off", tag = "IDs",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless")),
     request_body = SignOffOrder,
     responses((status = 200, body = GapRangeBody), (status = 404, body = Problem)))]
 pub(crate) async fn sign_off(

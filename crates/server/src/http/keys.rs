@@ -15,7 +15,7 @@ use super::App;
 use super::extract::{Body, Path, Query};
 use super::paging::PageQuery;
 use super::problem::Problem;
-use super::request::{JsonBody, as_caller, read_json};
+use super::request::{JsonBody, as_caller, read_json, refuse_idempotency_key};
 
 /// An API key, without its secret.
 #[derive(Debug, Serialize, ToSchema)]
@@ -123,7 +123,7 @@ pub(crate) async fn list(
 /// Create an API key
 ///
 /// The token is in the answer and nowhere else. An answer to a repeated request would have to
-/// store it, so this call takes no idempotency key.
+/// store it, so an `Idempotency-Key` is refused.
 #[utoipa::path(post, path = "/api/v1/keys", tag = "API keys", request_body = KeyOrderBody,
     responses((status = 201, body = NewKeyBody), (status = 422, body = Problem)))]
 pub(crate) async fn create(
@@ -132,6 +132,7 @@ pub(crate) async fn create(
     Body(body): Body,
 ) -> Response {
     as_caller(&app, &headers, Scope::Admin, async |caller| {
+        refuse_idempotency_key(&headers)?;
         let order: KeyOrderBody = read_json(&body)?;
         if !app.engine.keys.any() && !order.scopes.contains(&Scope::Admin) {
             let detail = "The first key must have the scope admin: from then on keys are needed.";

@@ -167,6 +167,19 @@ fn repeated(answer: Answer) -> Response {
     response
 }
 
+/// For calls that answer with a secret: to give it again it would have to be stored. Whoever sends a key
+/// counts on it, so it is not passed over in silence.
+pub(super) fn refuse_idempotency_key(headers: &HeaderMap) -> Result<(), Problem> {
+    if !headers.contains_key(IDEMPOTENCY_KEY) {
+        return Ok(());
+    }
+    let detail = "The answer has a secret, which is not kept, so it cannot be given again. Send the \
+                  request without Idempotency-Key, and look at what there is before you repeat it.";
+    let (status, title) =
+        (StatusCode::UNPROCESSABLE_ENTITY, "An idempotency key cannot be honoured here");
+    Err(Problem::new(status, "idempotency_key_refused", title, detail))
+}
+
 pub(super) fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
     let Some(value) = headers.get(IDEMPOTENCY_KEY) else { return Ok(None) };
     let usable = |key: &&str| !key.is_empty() && key.len() <= KEY_CHARS_MAX;

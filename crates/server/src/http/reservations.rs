@@ -149,6 +149,7 @@ pub(crate) async fn get(
 /// The document gets the ID, and is delivered to the sink of its type. Confirming again with the same
 /// payload gives the same answer.
 #[utoipa::path(post, path = "/api/v1/reservations/{reservation}/confirm", tag = "Documents",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless")),
     request_body = ConfirmBody,
     responses((status = 202, body = AssignedBody), (status = 404, body = Problem),
         (status = 409, body = Problem, description = "It is not held any more, or the client_reference belongs to another document"),
@@ -185,6 +186,7 @@ pub(crate) async fn confirm(
 ///
 /// The ID is a gap from then on. What has ended stays as it is.
 #[utoipa::path(post, path = "/api/v1/reservations/{reservation}/release", tag = "Documents",
+    params(("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless")),
     responses((status = 200, body = ReservationBody), (status = 404, body = Problem),
         (status = 409, body = Problem, description = "It has a document")))]
 pub(crate) async fn release(

@@ -258,7 +258,8 @@ pub(crate) async fn get(
 /// Make a code void
 ///
 /// From the next scan on, on every instance. The first reason stays.
-#[utoipa::path(post, path = "/api/v1/codes/{type}/{code}/void", tag = "Codes", params(TenantQuery),
+#[utoipa::path(post, path = "/api/v1/codes/{type}/{code}/void", tag = "Codes",
+    params(TenantQuery, ("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless")),
     request_body = ReasonBody,
     responses((status = 200, body = VerdictBody),
         (status = 404, body = Problem, description = "No such type, or no such code")))]

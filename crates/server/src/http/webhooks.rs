@@ -18,7 +18,7 @@ use super::batches::VoidBody;
 use super::extract::{Body, Path, Query};
 use super::paging::PageQuery;
 use super::problem::Problem;
-use super::request::{JsonBody, as_caller, read_json};
+use super::request::{JsonBody, as_caller, post_once, read_json, refuse_idempotency_key};
 use super::types::TenantQuery;
 
 /// The longest that an old secret can stay in force: a week.
@@ -202,11 +202,12 @@ pub(crate) struct RotateBody {
 /// Give a webhook a new secret
 ///
 /// It is in the answer and nowhere else. Until the overlap is over, messages carry a signature of each
-/// secret. An answer to a repeated request would have to store the secret, so this call takes no
-/// idempotency key.
+/// secret. An answer to a repeated request would have to store the secret, so an `Idempotency-Key` is
+/// refused.
 #[utoipa::path(post, path = "/api/v1/webhooks/{name}/rotate", tag = "Webhooks", params(TenantQuery),
     request_body = RotateBody,
-    responses((status = 200, body = NewWebhookBody), (status = 404, body = Problem)))]
+    responses((status = 200, body = NewWebhookBody), (status = 404, body = Problem),
+        (status = 422, body = Problem, description = "Invalid hours, or an idempotency key")))]
 pub(crate) async fn rotate(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
@@ -215,6 +216,7 @@ pub(crate) async fn rotate(
     Body(body): Body,
 ) -> Response {
     as_caller(&app, &headers, Scope::Admin, async |caller| {
+        refuse_idempotency_key(&headers)?;
         let body: RotateBody =
             if body.is_empty() { RotateBody::default() } else { read_json(&body)? };
         let hours = body.overlap_hours.unwrap_or(OVERLAP_HOURS_DEFAULT);
@@ -244,15 +246,18 @@ pub(crate) struct TrialBody {
 /// Try a webhook out
 ///
 /// Sends one message of type `webhook.test`, at once and once, and tells how that went.
-#[utoipa::path(post, path = "/api/v1/webhooks/{name}/test", tag = "Webhooks", params(TenantQuery),
+#[utoipa::path(post, path = "/api/v1/webhooks/{name}/test", tag = "Webhooks",
+    params(TenantQuery, ("Idempotency-Key" = Option<String>, Header, description = "Makes a retry harmless")),
     responses((status = 200, body = TrialBody), (status = 404, body = Problem)))]
 pub(crate) async fn test(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     Path(name): Path<String>,
     Query(tenant): Query<TenantQuery>,
+    Body(body): Body,
 ) -> Response {
-    as_caller(&app, &headers, Scope::Admin, async |caller| {
+    let about = format!("{:?} {name}", tenant.tenant);
+    post_once(&app, &headers, Scope::Admin, "test", &about, body, |app, caller, _| async move {
         let tenant = caller.tenant(tenant.tenant.as_deref())?;
         let webhook = app.engine.webhooks.find(&tenant, &name)?;
         let trial = app.engine.webhooks.try_out(&webhook).await;

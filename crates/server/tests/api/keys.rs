@@ -1,6 +1,7 @@
 //! `/api/v1/keys`: API keys over the API.
 
 use serde_json::{Value, json};
+use ureq::http::Method;
 
 use crate::support::{Home, Server};
 
@@ -79,5 +80,9 @@ fn wrong_orders_make_no_key() {
         client.post("/api/v1/keys", &order).problem(422, "invalid_request");
     }
     client.post_text("/api/v1/keys", "{").problem(400, "malformed_json");
+    // The secret is not kept, so it could not be given again.
+    let (headers, order) = ([("idempotency-key", "k")], br#"{"name":"x","scopes":["issue"]}"#);
+    let refused = client.call(Method::POST, "/api/v1/keys", &headers, Some(order));
+    refused.problem(422, "idempotency_key_refused");
     assert_eq!(client.get("/api/v1/keys").body["keys"].as_array().unwrap().len(), 1);
 }

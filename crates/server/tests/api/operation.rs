@@ -172,6 +172,30 @@ fn metrics_are_openmetrics() {
 
 const OPENAPI: &str = include_str!("../../../../openapi.json");
 
+/// All but those that change nothing, that answer with a secret, or that have a token instead.
+#[test]
+fn every_post_says_that_it_takes_an_idempotency_key() {
+    let openapi: Value = serde_json::from_str(OPENAPI).unwrap();
+    let mut without = Vec::new();
+    for (path, calls) in openapi["paths"].as_object().unwrap() {
+        let Some(post) = calls.get("post") else { continue };
+        let mut parameters = post["parameters"].as_array().into_iter().flatten();
+        if !parameters.any(|parameter| parameter["name"] == "Idempotency-Key") {
+            without.push(path.as_str());
+        }
+    }
+    assert_eq!(
+        without,
+        [
+            "/api/v1/ids/validate",
+            "/api/v1/keys",
+            "/api/v1/webhooks/{name}/rotate",
+            "/v/{tenant}/{type}/{code}",
+            "/v/{type}/{code}",
+        ]
+    );
+}
+
 #[test]
 fn the_openapi_document_is_the_committed_one() {
     let home = Home::new();
@@ -233,6 +257,7 @@ fn the_reference_page_is_complete_and_needs_no_internet() {
         "cross_site",
         "invalid_request",
         "idempotency_key_reused",
+        "idempotency_key_refused",
         "too_many_requests",
         "page_expired",
         "pool_empty",
@@ -243,6 +268,7 @@ fn the_reference_page_is_complete_and_needs_no_internet() {
         "too_many_batches",
         "over_quota",
         "batch_not_ready",
+        "too_many_downloads",
         "batch_ended",
         "delivery_ended",
         "unavailable",

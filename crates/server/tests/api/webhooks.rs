@@ -358,6 +358,24 @@ fn tenants_see_their_own_webhooks_only() {
 }
 
 #[test]
+fn a_repeated_trial_is_made_once() {
+    let (receiver, server) = (Receiver::new(), home().start());
+    let client = server.client();
+    put(client, "erp", &receiver, &json!({}));
+    let call = |call: &str| {
+        let path = format!("/api/v1/webhooks/erp/{call}");
+        client.call(Method::POST, &path, &[("idempotency-key", "k")], Some(b"{}"))
+    };
+    let first = call("test");
+    assert_eq!((first.status, &first.body["delivered"]), (200, &json!(true)), "{first:?}");
+    let again = call("test");
+    assert_eq!(again.header("idempotency-replayed"), Some("true"));
+    assert_eq!((again.body, receiver.messages().len()), (first.body, 1));
+    // A secret is not kept, so it cannot be given again.
+    call("rotate").problem(422, "idempotency_key_refused");
+}
+
+#[test]
 fn a_repeated_decision_is_made_once() {
     let (receiver, server) = (Receiver::new(), home().start());
     let client = server.client();
