@@ -104,6 +104,7 @@ pub(crate) async fn start(config: &Config, role: Role) -> anyhow::Result<(Arc<En
         body_limit: config.server.body_limit_bytes as usize,
         body_timeout: seconds(config.server.header_timeout_seconds),
         request_timeout: seconds(config.server.request_timeout_seconds),
+        heartbeat: seconds(config.server.heartbeat_seconds),
         log_requests: config.log.requests,
         build: build(),
         public,

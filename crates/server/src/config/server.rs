@@ -19,6 +19,8 @@ pub(crate) struct ServerConfig {
     pub(crate) body_limit_bytes: u32,
     /// Open at the same time.
     pub(crate) connections_max: u32,
+    /// Between two signs of life to those who follow a batch.
+    pub(crate) heartbeat_seconds: u32,
     /// That running requests are given to finish.
     pub(crate) shutdown_seconds: u32,
 }

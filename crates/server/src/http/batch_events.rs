@@ -31,15 +31,13 @@ const END: &str = "end";
 /// Clients that follow batches of an instance at once.
 pub(super) const FOLLOWERS: Room = Room { in_all: 256, per_tenant: 64 };
 
-/// How often a comment keeps a quiet connection open.
-const HEARTBEAT: Duration = Duration::from_secs(10);
-
 /// Follow a batch
 ///
 /// Server-sent events. Each `progress` event is the batch as it is shown elsewhere, at least twice a
 /// second while it is running; the last one, when nothing will happen any more, is named `end`, and so
 /// is its ID. Whoever connects again gets the present state at once, because each event is complete by
-/// itself; a browser that has seen the end is told to stop.
+/// itself; a browser that has seen the end is told to stop. While there is no news, a comment now and then
+/// keeps the connection open (`server.heartbeat_seconds`).
 #[utoipa::path(get, path = "/api/v1/batches/{id}/events", tag = "Batches",
     params(("Last-Event-ID" = Option<String>, Header, description = "The ID of the last event before the connection broke off")),
     responses((status = 200, content_type = "text/event-stream", body = String),
@@ -62,10 +60,10 @@ pub(crate) async fn events(
         }
         let place = app.followers.enter(live.stored().id_type.tenant()).map_err(no_room)?;
         let headers = headers.clone();
+        let keep_alive = KeepAlive::new().interval(app.heartbeat).text("still here");
         let (app, shown) = (Arc::clone(&app), None);
         let follower = Follower { app, headers, id, tenant, shown, number: 0, _place: place };
         let events = stream::unfold(Some(follower), async |follower| follower?.next().await);
-        let keep_alive = KeepAlive::new().interval(HEARTBEAT).text("still here");
         Ok(Sse::new(events).keep_alive(keep_alive).into_response())
     })
     .await

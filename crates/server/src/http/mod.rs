@@ -97,6 +97,8 @@ pub(crate) struct AppParts {
     pub(crate) body_limit: usize,
     pub(crate) body_timeout: Duration,
     pub(crate) request_timeout: Duration,
+    /// How often a comment keeps a quiet stream of events open.
+    pub(crate) heartbeat: Duration,
     pub(crate) log_requests: bool,
     pub(crate) build: Build,
     /// What strangers may ask; nothing where it is none.

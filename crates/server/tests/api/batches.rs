@@ -64,15 +64,19 @@ fn a_batch_is_ordered_made_and_downloaded() {
 }
 
 #[test]
-fn a_derived_batch_is_complete_at_once() {
+fn a_derived_batch_of_a_billion_is_complete_at_once() {
+    const COUNT: u64 = 1_000_000_000;
     let server = home().start();
     let client = server.client();
-    let batch = order(client, "label", 100_000_000);
-    assert_eq!((&batch["state"], &batch["made"]), (&json!("completed"), &json!(100_000_000)));
-    let last = codes(client, &batch, "&from=99999998");
-    assert_eq!(last.len(), 2);
-    let scan = client.post("/api/v1/scans", &json!({"type": "label", "code": last[1]}));
-    assert_eq!(scan.body["verdict"], "genuine", "{scan:?}");
+    let batch = order(client, "label", COUNT);
+    assert_eq!((&batch["state"], &batch["made"]), (&json!("completed"), &json!(COUNT)), "{batch}");
+    for at in [0, COUNT / 2, COUNT - 1] {
+        let code = codes(client, &batch, &format!("&from={at}&limit=1")).remove(0);
+        let scan = || client.post("/api/v1/scans", &json!({"type": "label", "code": code})).body;
+        let (first, second) = (scan(), scan());
+        assert_eq!((&first["verdict"], &first["batch"]), (&json!("genuine"), &batch["id"]));
+        assert_eq!((&second["verdict"], &second["scans"]), (&json!("repeated"), &json!(2)));
+    }
 }
 
 #[test]

@@ -164,3 +164,35 @@ fn codes_are_shown_as_symbols() {
         never.problem(404, "unknown_code");
     }
 }
+
+/// The modules of a picture, without the margin around them.
+fn modules(svg: &str, margin: usize) -> (Vec<bool>, usize) {
+    let size = svg.split("viewBox=\"0 0 ").nth(1).unwrap().split('"').next().unwrap();
+    let (width, height) = size.split_once(' ').unwrap();
+    let inner = |text: &str| text.parse::<usize>().unwrap() - 2 * margin;
+    let (width, height) = (inner(width), inner(height));
+    let mut dark = vec![false; width * height];
+    let path = svg.split("<path d=\"").nth(1).unwrap().split('"').next().unwrap();
+    for module in path.split_terminator("h1v1h-1z") {
+        let (x, y) = module.strip_prefix('M').unwrap().split_once(',').unwrap();
+        let place = |text: &str| text.parse::<usize>().unwrap() - margin;
+        dark[place(y) * width + place(x)] = true;
+    }
+    (dark, width)
+}
+
+#[test]
+fn a_data_matrix_says_what_it_should() {
+    let server = home().start();
+    let client = server.client();
+    let batch = wait_for(client, &order(client, "bottle", 1), "completed");
+    let code = codes(client, &batch, "").remove(0);
+    let path = format!("/api/v1/codes/bottle/{code}/datamatrix.svg");
+    let url = "?url=https%3A%2F%2Fid.example.com%2F01%2F09506000134352%2F21%2F%7Bcode%7D";
+    let address = format!("https://id.example.com/01/09506000134352/21/{code}");
+    for (query, expected) in [("", &code), (url, &address)] {
+        let (dark, width) = modules(&client.get(&format!("{path}{query}")).text, 1);
+        let read = datamatrix::DataMatrix::decode(&dark, width).unwrap();
+        assert_eq!(String::from_utf8(read).unwrap(), *expected);
+    }
+}

@@ -91,6 +91,20 @@ fn follow(server: &Server, batch: &Value) -> (String, BufReader<TcpStream>) {
     (head, stream)
 }
 
+/// Otherwise a proxy in between takes it for dead.
+#[test]
+fn a_quiet_connection_gets_signs_of_life() {
+    let home = home().with("MINTAGE__SERVER__HEARTBEAT_SECONDS", "1");
+    // Nobody works here, so there is no news.
+    let server = home.with("MINTAGE__BATCHES__WORKERS", "0").start();
+    let batch = order(server.client(), "bottle", 1);
+    let (_, stream) = follow(&server, &batch);
+    let lines = stream.lines().map(Result::unwrap);
+    let told: Vec<String> =
+        lines.filter(|line| line.starts_with(':') || line.starts_with("event:")).take(3).collect();
+    assert_eq!(told, ["event: progress", ": still here", ": still here"]);
+}
+
 #[test]
 fn one_tenant_does_not_take_the_room_of_all_followers() {
     // Nobody works here, so there is no end.
