@@ -21,7 +21,7 @@ impl Carrier for Gate {
         Ok(())
     }
 
-    fn check_directory(&self, _: &str) -> Result<(), String> {
+    async fn check_directory(&self, _: &str) -> Result<(), String> {
         Ok(())
     }
 

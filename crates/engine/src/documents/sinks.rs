@@ -154,7 +154,7 @@ impl Sinks {
         let SinkOrder { tenant, name, place, bucket_secret, types, ordered } = order;
         idgen::spec::valid_name("name", &name)?;
         match &place {
-            Place::Directory { path } => self.carrier.check_directory(path),
+            Place::Directory { path } => self.carrier.check_directory(path).await,
             Place::Http { url } => self.carrier.check_address(url),
             Place::Bucket(bucket) => self
                 .carrier

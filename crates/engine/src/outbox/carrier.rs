@@ -71,8 +71,8 @@ pub trait Carrier: Send + Sync {
     /// Says why nothing will ever be sent to an address.
     fn check_address(&self, url: &str) -> Result<(), String>;
 
-    /// Says why nothing will ever be written to a directory.
-    fn check_directory(&self, name: &str) -> Result<(), String>;
+    /// Says why nothing can be written to a directory.
+    async fn check_directory(&self, name: &str) -> Result<(), String>;
 
     /// Sends a letter, once, and waits for the reply. Where the address leads to is looked up and
     /// checked every time, and redirects are not followed. It takes as long as it takes: whoever

@@ -133,7 +133,7 @@ impl Carrier for NoCarrier {
         Err("nothing is sent from here".to_owned())
     }
 
-    fn check_directory(&self, _: &str) -> Result<(), String> {
+    async fn check_directory(&self, _: &str) -> Result<(), String> {
         Err("nothing is written from here".to_owned())
     }
 

@@ -40,11 +40,21 @@ pub(super) fn check_directory(name: &str) -> Result<(), String> {
         .to_owned())
 }
 
+/// Says whether the directory of all sinks is there. It is not made again: what belongs there may only be
+/// away, and would be found in two places.
+pub(super) fn check_root(root: &Path) -> Result<(), String> {
+    if root.is_dir() {
+        return Ok(());
+    }
+    Err("the server's outbound.directory is not there".to_owned())
+}
+
 /// Writes files below the directory of a tenant.
 pub(super) fn write_order(
     root: &Path,
     order: &WriteOrder,
 ) -> Result<Vec<Result<(), String>>, String> {
+    check_root(root)?;
     let tenant = file_name(&order.tenant).map_err(|error| reason(&error))?;
     let directory = root.join(tenant).join(&order.directory);
     fs::create_dir_all(&directory).map_err(|error| reason(&error))?;

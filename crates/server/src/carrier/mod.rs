@@ -6,6 +6,7 @@
 
 mod addresses;
 mod files;
+mod hands;
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -19,12 +20,14 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Url};
 use tokio::sync::OnceCell;
+use tokio::time::timeout;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tracing::warn;
 
+use self::hands::Hands;
 use crate::config::OutboundConfig;
 
 /// The longest address.
@@ -33,12 +36,17 @@ const URL_BYTES_MAX: usize = 2000;
 /// How long a connection may take to come about.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 
+/// How long the directory of sinks may take to say that it is there, and what it means if it does not.
+const CHECK_MAX: Duration = Duration::from_secs(5);
+const NO_ANSWER: &str = "the server's outbound.directory does not answer";
+
 /// Makes requests and writes files.
 pub(crate) struct RealCarrier {
     policy: Policy,
     root_file: Option<PathBuf>,
     /// What all directories of sinks are in; none if there are to be no such sinks.
     directory: Option<PathBuf>,
+    hands: Hands,
     /// Made when it is first needed: reading the certificates of a system takes a while.
     client: OnceCell<Client>,
 }
@@ -53,7 +61,13 @@ impl RealCarrier {
         }
         let policy = Policy { private_addresses: config.private_addresses };
         let (root_file, directory) = (config.tls_root_file.clone(), config.directory.clone());
-        Ok(Self { policy, root_file, directory, client: OnceCell::new() })
+        let (hands, client) = (Hands::new(), OnceCell::new());
+        Ok(Self { policy, root_file, directory, hands, client })
+    }
+
+    fn root(&self) -> Result<PathBuf, String> {
+        let missing = || "this server's configuration has no outbound.directory".to_owned();
+        self.directory.clone().ok_or_else(missing)
     }
 
     async fn client(&self) -> anyhow::Result<&Client> {
@@ -71,30 +85,23 @@ impl Carrier for RealCarrier {
         self.policy.check(url).map(drop)
     }
 
-    fn check_directory(&self, name: &str) -> Result<(), String> {
-        match &self.directory {
-            None => return Err("this server's configuration has no outbound.directory".to_owned()),
-            // It is not made again: what belongs there may only be away, and would be found in two places.
-            Some(root) if !root.is_dir() => {
-                return Err("the server's outbound.directory is not there".to_owned());
-            }
-            Some(_) => {}
-        }
-        files::check_directory(name)
+    async fn check_directory(&self, name: &str) -> Result<(), String> {
+        let root = self.root()?;
+        files::check_directory(name)?;
+        let check = self.hands.run(String::new(), move || files::check_root(&root));
+        timeout(CHECK_MAX, check).await.unwrap_or_else(|_| Err(NO_ANSWER.to_owned()))?
     }
 
     async fn write(&self, order: WriteOrder) -> Vec<Result<(), String>> {
         let count = order.files.len();
-        // The settings of the server may have changed since the directory was taken.
-        if let Err(problem) = self.check_directory(&order.directory) {
-            return vec![Err(problem); count];
-        }
-        let root = self.directory.clone().unwrap_or_default();
-        let written = tokio::task::spawn_blocking(move || files::write_order(&root, &order));
-        match written.await.unwrap_or_else(|_| Err("writing was interrupted".to_owned())) {
-            Ok(results) => results,
-            Err(problem) => vec![Err(problem); count],
-        }
+        let written = async {
+            // The settings of the server may have changed since the directory was taken.
+            let root = self.root()?;
+            files::check_directory(&order.directory)?;
+            let place = format!("{}/{}", order.tenant, order.directory);
+            self.hands.run(place, move || files::write_order(&root, &order)).await?
+        };
+        written.await.unwrap_or_else(|problem| vec![Err(problem); count])
     }
 
     async fn post(&self, letter: Letter) -> Result<Reply, String> {
