@@ -9,6 +9,7 @@ use storage::{Assigned, Delivery, DocumentOrder, NewDocument, Numbers, StoreErro
 
 use super::counter::Counter;
 use super::numbers::DocumentNumbers;
+use super::taken::Taken;
 use crate::LiveType;
 use crate::error::IssueError;
 use crate::groups::GroupStep;
@@ -88,6 +89,8 @@ impl AssignStep {
             Numbers::Drawn { holder, ids: ids.clone() }
         };
         let claimed_until = self.outbox.claim_ahead(sink, documents);
+        let room = claimed_until.map(|_| (&**sink, documents));
+        let taken = Taken { numbers: &self.numbers, live, counter: &counter, ids: &ids, room };
         let order = Arc::new(DocumentOrder {
             type_id: live.stored().id,
             revision: live.stored().revision,
@@ -99,6 +102,7 @@ impl AssignStep {
             now,
         });
         let result = self.common.store.assign_documents(&order).await;
+        taken.ended();
         let assigned = match result {
             Ok(assigned) => assigned,
             Err(problem) => {

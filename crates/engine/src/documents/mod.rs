@@ -8,6 +8,7 @@ mod numbers;
 mod reservations;
 mod serials;
 mod sinks;
+mod taken;
 
 use std::sync::Arc;
 

@@ -61,19 +61,24 @@ impl DocumentNumbers {
         counter: &Counter,
         count: usize,
     ) -> Result<Vec<(u64, String)>, IssueError> {
-        self.leave_other_counters(live.stored().id, counter).await;
+        let type_id = live.stored().id;
+        self.leave_other_counters(type_id, counter).await;
         let mut ids = Vec::with_capacity(count);
         while ids.len() < count {
             let wanted = count - ids.len();
-            let Some(serials) = self.next_held(live.stored().id, counter, wanted) else {
-                if self.draw(live, counter, wanted).await? {
-                    continue;
+            let Some(serials) = self.next_held(type_id, counter, wanted) else {
+                match self.draw(live, counter, wanted).await {
+                    Ok(true) => continue,
+                    Ok(false) => break,
+                    Err(problem) => {
+                        self.put_back(type_id, counter, &ids);
+                        return Err(problem);
+                    }
                 }
-                break;
             };
             let before = ids.len();
             counter.write(live, serials.clone(), &mut ids);
-            self.note_rejected(live.stored().id, counter, serials, &ids[before..]);
+            self.note_rejected(type_id, counter, serials, &ids[before..]);
         }
         Ok(ids)
     }

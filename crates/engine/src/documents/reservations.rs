@@ -11,6 +11,7 @@ use storage::{
 use tracing::info;
 
 use super::counter::Counter;
+use super::taken::Taken;
 use super::{DocumentError, Documents};
 use crate::LiveType;
 use crate::error::IssueError;
@@ -19,12 +20,12 @@ use crate::error::IssueError;
 const EXPIRE_AT_ONCE: usize = 1000;
 
 /// A number that is to be held.
-#[derive(Debug, Clone, Copy)]
-pub struct HoldOrder<'a> {
+#[derive(Debug, Clone)]
+pub struct HoldOrder {
     /// Whose.
-    pub tenant: &'a str,
+    pub tenant: String,
     /// Of which type.
-    pub type_name: &'a str,
+    pub type_name: String,
     /// Who asks: the number of the API key, or 0.
     pub key_id: i64,
     /// For how long.
@@ -32,10 +33,21 @@ pub struct HoldOrder<'a> {
 }
 
 impl Documents {
-    /// Holds a number.
+    /// Holds a number. This goes on to its end even if whoever asks goes away: a number that was taken
+    /// on the way would be with this instance, and nobody would know.
     pub async fn reserve(
+        self: &Arc<Self>,
+        order: HoldOrder,
+    ) -> Result<(Reservation, Arc<LiveType>), DocumentError> {
+        let documents = Arc::clone(self);
+        let reserving = tokio::spawn(async move { documents.reserve_to_end(&order).await });
+        let interrupted = |_| IssueError::Unavailable("the step was interrupted".to_owned());
+        reserving.await.map_err(interrupted)?
+    }
+
+    async fn reserve_to_end(
         &self,
-        order: HoldOrder<'_>,
+        order: &HoldOrder,
     ) -> Result<(Reservation, Arc<LiveType>), DocumentError> {
         match self.try_reserve(order).await {
             // The type was changed, here or by another instance; or this one was taken for gone.
@@ -49,31 +61,35 @@ impl Documents {
 
     async fn try_reserve(
         &self,
-        order: HoldOrder<'_>,
+        order: &HoldOrder,
     ) -> Result<(Reservation, Arc<LiveType>), DocumentError> {
-        let live = self.catalogue.find(order.tenant, order.type_name)?;
+        let live = self.catalogue.find(&order.tenant, &order.type_name)?;
         let now = self.common.now();
         let counter = Counter::now(&live, now)?;
         if counter.gapless {
             return Err(DocumentError::Gapless);
         }
         let step = self.groups.step();
-        let mut ids = step.numbers.take(&live, &counter, 1).await?;
-        let Some(id) = ids.pop() else { return Err(IssueError::Exhausted { left: 0 }.into()) };
+        let ids = step.numbers.take(&live, &counter, 1).await?;
+        let Some(id) = ids.first() else { return Err(IssueError::Exhausted { left: 0 }.into()) };
+        let (numbers, room) = (&step.numbers, None);
+        let taken = Taken { numbers, live: &live, counter: &counter, ids: &ids, room };
         let hold = SignedDuration::try_from(order.hold).unwrap_or(SignedDuration::MAX);
         let order = ReservationOrder {
             type_id: live.stored().id,
             revision: live.stored().revision,
             period: counter.period().to_owned(),
             holder: step.numbers.instance().to_owned(),
-            id,
+            id: id.clone(),
             key_id: order.key_id,
             expires_at: now.checked_add(hold).unwrap_or(Timestamp::MAX),
             now,
         };
-        match self.common.store.reserve(&order).await {
+        let result = self.common.store.reserve(&order).await;
+        taken.ended();
+        match result {
             Ok(reservation) => Ok((reservation, live)),
-            Err(problem) => Err(step.failed(&live, &counter, &[order.id], problem).await.into()),
+            Err(problem) => Err(step.failed(&live, &counter, &ids, problem).await.into()),
         }
     }
 

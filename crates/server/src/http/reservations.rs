@@ -117,8 +117,8 @@ pub(crate) async fn create(
             return Err(Problem::invalid(detail));
         }
         let order = HoldOrder {
-            tenant: &tenant,
-            type_name: &order.type_name,
+            tenant: tenant.into_owned(),
+            type_name: order.type_name,
             key_id: caller.key_id(),
             hold: Duration::from_secs(hold.into()),
         };
