@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use storage::{
-    Attempt, Delivery, DeliveryId, DeliveryState, GapReason, NewDelivery, Next, Outcome,
+    Attempt, Delivery, DeliveryId, DeliveryState, GapReason, Heading, NewDelivery, Next, Outcome,
     ReceiverId, Wanted,
 };
 
@@ -86,13 +86,12 @@ pub(crate) fn insert(
     Ok(())
 }
 
-/// What is sent, of a row that has it.
-pub(crate) fn read_content(row: &Row<'_>) -> rusqlite::Result<NewDelivery> {
-    Ok(NewDelivery {
+/// What a delivery is about.
+pub(crate) fn read_heading(row: &Row<'_>) -> rusqlite::Result<Heading> {
+    Ok(Heading {
         receiver: ReceiverId(row.get("receiver")?),
         key: row.get("key")?,
         subject: row.get("subject")?,
-        body: row.get("body")?,
     })
 }
 
@@ -101,7 +100,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<Delivery> {
     let is_document = row.get::<_, i64>("type_id")? > NO_TYPE;
     Ok(Delivery {
         id: delivery_id(row.get("number")?),
-        content: read_content(row)?,
+        content: read_heading(row)?.with(row.get("body")?),
         document: if is_document { Some(read_key(row)?) } else { None },
         attempt: row.get("attempts")?,
         token: row.get("token")?,

@@ -4,14 +4,14 @@ use std::cmp::Reverse;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use storage::{
     Attempt, DeliveryFilter, DeliveryId, DeliveryRecord, DeliveryState, DocumentKey, GapReason,
     ReceiverId, TypeId, Verdict,
 };
 
 use crate::batches::{limit, read_time};
-use crate::deliveries::read_content;
+use crate::deliveries::read_heading;
 use crate::documents::{key_of, read_key};
 use crate::error::{StepResult, corrupt};
 use crate::gaps;
@@ -19,7 +19,7 @@ use crate::outbox::{delivery_id, number};
 use crate::time::Millis;
 
 const LIST: &str = "
-    SELECT * FROM deliveries INDEXED BY deliveries_by_state
+    SELECT deliveries.*, key, subject FROM deliveries INDEXED BY deliveries_by_state
     CROSS JOIN contents ON contents.delivery = deliveries.number
     WHERE receiver = ?1 AND state = ?2 AND number < ?3 AND tenant = ?4
     ORDER BY number DESC LIMIT ?5";
@@ -41,7 +41,7 @@ fn read_attempt(row: &Row<'_>, columns: [&str; 5]) -> rusqlite::Result<Attempt> 
     })
 }
 
-/// A delivery in a row that has all its columns, and those of what is sent.
+/// A delivery in a row that has all its columns, and says what it is about.
 pub(crate) fn read_row(row: &Row<'_>) -> StepResult<DeliveryRecord> {
     let last = match row.get::<_, Option<u32>>("last_number")? {
         Some(_) => {
@@ -52,7 +52,7 @@ pub(crate) fn read_row(row: &Row<'_>) -> StepResult<DeliveryRecord> {
     };
     Ok(DeliveryRecord {
         id: delivery_id(row.get("number")?),
-        content: read_content(row)?,
+        content: read_heading(row)?,
         state: read_state(&row.get::<_, String>("state")?)?,
         attempts: row.get("attempts")?,
         last,
@@ -90,8 +90,8 @@ pub(crate) fn look(
 ) -> StepResult<Option<(DeliveryRecord, Vec<Attempt>)>> {
     let found = connection
         .prepare_cached(
-            "SELECT * FROM deliveries JOIN contents ON contents.delivery = deliveries.number
-             WHERE number = ?1",
+            "SELECT deliveries.*, key, subject FROM deliveries
+             JOIN contents ON contents.delivery = deliveries.number WHERE number = ?1",
         )?
         .query_and_then([number(id)], read_row)?
         .next()
@@ -104,6 +104,15 @@ pub(crate) fn look(
         })?
         .collect::<rusqlite::Result<_>>()?;
     Ok(Some((record, attempts)))
+}
+
+/// What a delivery sends.
+pub(crate) fn body(connection: &Connection, id: DeliveryId) -> StepResult<Option<String>> {
+    let body = connection
+        .prepare_cached("SELECT body FROM contents WHERE delivery = ?1")?
+        .query_one([number(id)], |row| row.get(0))
+        .optional()?;
+    Ok(body)
 }
 
 /// Decides about a delivery. Abandoning ends a claim; there is none to be ended by a retry. A number

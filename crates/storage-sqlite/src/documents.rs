@@ -18,7 +18,7 @@ use crate::{SqliteStore, assigning, delivery_records, reservations};
 
 // Every counter is a period in which the serial may be found.
 const FIND: &str = "
-    SELECT deliveries.*, contents.*, documents.* FROM counters
+    SELECT deliveries.*, contents.key, contents.subject, documents.* FROM counters
     CROSS JOIN documents INDEXED BY documents_by_serial
         ON documents.type_id = counters.type_id AND documents.period = counters.period
        AND documents.serial = ?3
@@ -28,7 +28,7 @@ const FIND: &str = "
     ORDER BY counters.period";
 
 const LIST: &str = "
-    SELECT deliveries.*, contents.*, documents.*
+    SELECT deliveries.*, contents.key, contents.subject, documents.*
     FROM deliveries INDEXED BY deliveries_of_type
     CROSS JOIN documents ON documents.delivery = deliveries.number
     CROSS JOIN contents ON contents.delivery = deliveries.number

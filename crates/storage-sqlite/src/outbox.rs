@@ -75,6 +75,10 @@ impl OutboxStore for SqliteStore {
         self.readers.run(move |connection| delivery_records::look(connection, id)).await
     }
 
+    async fn body_of(&self, id: DeliveryId) -> Result<Option<String>> {
+        self.readers.run(move |connection| delivery_records::body(connection, id)).await
+    }
+
     async fn decide_delivery(
         &self,
         id: DeliveryId,

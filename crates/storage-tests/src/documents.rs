@@ -34,7 +34,9 @@ pub async fn a_document_and_its_number_are_on_record_together(fixture: &dyn Fixt
     assert_eq!(delivery.created_at, at(5));
     let outbox = outbox.crash(fixture).await;
     let (record, log) = outbox.look(delivery.id).await;
-    assert_eq!((&record.content, log), (&content, vec![]));
+    assert_eq!((&record.content, log), (&content.heading(), vec![]));
+    let body = outbox.store.body_of(delivery.id).await.unwrap();
+    assert_eq!(body.as_deref(), Some(payload));
     assert_eq!((record.state, record.attempts), (DeliveryState::Pending, 0));
     assert_eq!((record.due_at, record.created_at), (Some(at(5)), at(5)));
     let expected = DocumentRecord {

@@ -19,7 +19,7 @@ pub async fn what_has_arrived_is_delivered(fixture: &dyn Fixture) {
     let outbox = outbox.crash(fixture).await;
     let expected = DeliveryRecord {
         id: delivery.id,
-        content: outbox.message("a"),
+        content: outbox.message("a").heading(),
         state: DeliveryState::Delivered,
         attempts: 1,
         last: Some(attempt(&delivery, 11, None)),
@@ -79,7 +79,7 @@ pub async fn another_attempt_waits_for_its_time(fixture: &dyn Fixture) {
     let outbox = outbox.crash(fixture).await;
     let expected = DeliveryRecord {
         id: first.id,
-        content: outbox.message("a"),
+        content: outbox.message("a").heading(),
         state: DeliveryState::Pending,
         attempts: 1,
         last: Some(failed.clone()),

@@ -41,7 +41,7 @@ pub use issues::{
 pub use keys::{ApiKey, KeyStore, NewApiKey, Scope};
 pub use manifests::{Manifest, ManifestStore};
 pub use outbox::{
-    Attempt, Delivery, DeliveryFilter, DeliveryId, DeliveryRecord, DeliveryState, Event,
+    Attempt, Delivery, DeliveryFilter, DeliveryId, DeliveryRecord, DeliveryState, Event, Heading,
     NewDelivery, Next, OutboxStore, Outcome, Wanted,
 };
 pub use pools::{

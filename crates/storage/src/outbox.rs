@@ -72,6 +72,34 @@ pub struct NewDelivery {
     pub body: String,
 }
 
+impl NewDelivery {
+    /// All but what is sent.
+    pub fn heading(&self) -> Heading {
+        let Self { receiver, key, subject, .. } = self;
+        Heading { receiver: *receiver, key: key.clone(), subject: subject.clone() }
+    }
+}
+
+/// What a delivery is about, without what is sent: that may be large, and whoever looks at a list does not
+/// need it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Heading {
+    /// To whom.
+    pub receiver: ReceiverId,
+    /// As in [`NewDelivery`].
+    pub key: String,
+    /// As in [`NewDelivery`].
+    pub subject: String,
+}
+
+impl Heading {
+    /// The whole delivery.
+    pub fn with(self, body: String) -> NewDelivery {
+        let Self { receiver, key, subject } = self;
+        NewDelivery { receiver, key, subject, body }
+    }
+}
+
 /// Whose deliveries an instance can do now.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Wanted {
@@ -178,8 +206,8 @@ impl DeliveryState {
 pub struct DeliveryRecord {
     /// Its number.
     pub id: DeliveryId,
-    /// What was, or is to be, delivered.
-    pub content: NewDelivery,
+    /// What it is about. [`OutboxStore::body_of`] has the rest.
+    pub content: Heading,
     /// Where it stands.
     pub state: DeliveryState,
     /// Attempts since it was put on record or tried again by hand.
@@ -249,6 +277,9 @@ pub trait OutboxStore {
 
     /// A delivery, with its failed attempts in order of time.
     async fn delivery(&self, id: DeliveryId) -> Result<Option<(DeliveryRecord, Vec<Attempt>)>>;
+
+    /// What a delivery sends.
+    async fn body_of(&self, id: DeliveryId) -> Result<Option<String>>;
 
     /// Decides about a delivery. A retry makes one that is delivered, dead or abandoned due at once,
     /// with all attempts. Abandoning takes one that is pending or dead off for good; the number of a

@@ -159,6 +159,11 @@ impl Outbox {
         Ok(receiver.filter(visible).map(|receiver| (record, attempts, receiver)))
     }
 
+    /// What a delivery sends.
+    pub async fn body_of(&self, id: DeliveryId) -> Result<Option<String>, StoreError> {
+        self.common.store.body_of(id).await
+    }
+
     /// Delivers again, or gives up. False where there is nothing to change.
     pub async fn decide(&self, id: DeliveryId, verdict: Verdict) -> Result<bool, StoreError> {
         let now = self.common.now();

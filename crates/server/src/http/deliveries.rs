@@ -239,7 +239,8 @@ async fn read(
     // Those of documents are dead letters, where it is recorded who decides about them.
     let found = found.filter(|(_, _, receiver)| receiver.sink().is_none());
     let (record, attempts, receiver) = found.ok_or_else(|| Problem::not_found("delivery"))?;
-    let body = serde_json::from_str(&record.content.body).unwrap_or(Value::Null);
+    let body = app.engine.outbox.body_of(id).await?.unwrap_or_default();
+    let body = serde_json::from_str(&body).unwrap_or(Value::Null);
     Ok(FullDeliveryBody {
         delivery: DeliveryBody::new(record, &receiver),
         failed_attempts: attempts.into_iter().map(AttemptBody::from).collect(),

@@ -147,7 +147,7 @@ pub(crate) struct DocumentBody {
 }
 
 impl DocumentBody {
-    fn new(record: DocumentRecord, live: &LiveType, with_payload: bool) -> Self {
+    fn new(record: DocumentRecord, live: &LiveType, payload: Option<String>) -> Self {
         let DocumentRecord { key, reference, delivery, .. } = record;
         let id_type = &live.stored().id_type;
         Self {
@@ -163,9 +163,7 @@ impl DocumentBody {
             next_attempt_at: delivery.due_at,
             created_at: delivery.created_at,
             settled_at: delivery.settled_at,
-            payload: with_payload
-                .then(|| RawValue::from_string(delivery.content.body).ok())
-                .flatten(),
+            payload: payload.and_then(|payload| RawValue::from_string(payload).ok()),
         }
     }
 }
@@ -322,7 +320,8 @@ pub(crate) async fn get(
         let tenant = caller.tenant(query.project.as_deref())?;
         let documents = &app.engine.documents;
         let (record, live) = documents.find(&tenant, query.type_name.as_deref(), &id).await?;
-        Ok(JsonBody::ok(&DocumentBody::new(record, &live, true)))
+        let payload = app.engine.outbox.body_of(record.delivery.id).await?;
+        Ok(JsonBody::ok(&DocumentBody::new(record, &live, payload)))
     })
     .await
 }
@@ -368,7 +367,7 @@ pub(crate) async fn list(
         found.truncate(limit);
         let next = found.last().filter(|_| more).map(|record| record.delivery.id.0.to_string());
         let documents =
-            found.into_iter().map(|record| DocumentBody::new(record, &live, false)).collect();
+            found.into_iter().map(|record| DocumentBody::new(record, &live, None)).collect();
         Ok(JsonBody::ok(&DocumentListBody { documents, next }))
     })
     .await

@@ -167,7 +167,7 @@ impl PostgresStore {
             "done" => {
                 let number = row.get::<_, Option<i64>>("figure").unwrap_or_default();
                 let delivery = DeliveryId::new(number, place_of(id).shard());
-                Ok(Confirmed::Done(confirmed(shard, delivery).await?))
+                Ok(Confirmed::Done(confirmed(shard, delivery, document).await?))
             }
             "conflict" => Ok(Confirmed::Conflict { id: other().to_owned() }),
             "not_held" => Ok(Confirmed::NotHeld(read_state(other())?)),
@@ -198,12 +198,12 @@ impl PostgresStore {
 }
 
 /// The delivery of a document that has its number by now.
-async fn confirmed(shard: &Database, id: DeliveryId) -> Result<Delivery> {
+async fn confirmed(shard: &Database, id: DeliveryId, document: &NewDocument) -> Result<Delivery> {
     let params: [Param<'_>; 1] = [(&id.number(), Type::INT8)];
     let sql = records_sql("SELECT $1 AS number", "true");
     let rows = shard.query(Repeat::Always, &sql, &params).await?;
     let row = rows.first().ok_or_else(|| corrupt("a document that was confirmed is not there"))?;
-    read_delivery(row, id)
+    read_delivery(row, id, document.payload.clone())
 }
 
 async fn expire_on(shard: &Database, now: Time, limit: usize) -> Result<Vec<Span>> {

@@ -87,5 +87,5 @@ pub(super) async fn claim(
     ];
     let rows = shard.query(Repeat::Always, CLAIM, &params).await?;
     let number = |row: &Row| PostgresStore::delivery_on(place, row.get("number"));
-    rows.iter().map(|row| read_delivery(row, number(row))).collect()
+    rows.iter().map(|row| read_delivery(row, number(row), row.get("body"))).collect()
 }

@@ -114,6 +114,11 @@ impl OutboxStore for PostgresStore {
         records::one(shard, id).await
     }
 
+    async fn body_of(&self, id: DeliveryId) -> Result<Option<String>> {
+        let Some(shard) = self.shard_of_delivery(id) else { return Ok(None) };
+        records::body(shard, id).await
+    }
+
     async fn decide_delivery(
         &self,
         id: DeliveryId,

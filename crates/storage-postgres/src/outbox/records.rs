@@ -8,12 +8,12 @@ use crate::PostgresStore;
 use crate::database::{Database, Repeat};
 use crate::session::Param;
 
-/// The whole record of deliveries whose numbers a statement chooses. A delivery is either pending or
+/// The record of deliveries whose numbers a statement chooses, without what they send. A delivery is either pending or
 /// settled. Every table is asked for one number after the other: joined, whole tables might be read for a
 /// short list.
 pub(crate) fn records_sql(chosen: &str, condition: &str) -> String {
     format!(
-        "SELECT content.number, content.receiver, content.key, content.subject, content.body,
+        "SELECT content.number, content.receiver, content.key, content.subject,
                 content.created_at, content.type_id, content.period, content.serial,
                 content.reference, content.key_id,
                 coalesce(settled.state, 'pending') AS state, pending.due_at,
@@ -101,6 +101,14 @@ pub(super) async fn list(
         .iter()
         .map(|row| read_record(row, PostgresStore::delivery_on(place, row.get("number"))));
     records.collect()
+}
+
+/// What a delivery sends.
+pub(super) async fn body(shard: &Database, id: DeliveryId) -> Result<Option<String>> {
+    let params: [Param<'_>; 1] = [(&id.number(), Type::INT8)];
+    let sql = "SELECT body FROM deliveries WHERE number = $1";
+    let rows = shard.query(Repeat::Always, sql, &params).await?;
+    Ok(rows.first().map(|row| row.get(0)))
 }
 
 /// A delivery with its failed attempts.

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use storage::{
-    Attempt, Delivery, DeliveryId, DeliveryRecord, DeliveryState, DocumentKey, NewDelivery,
-    ReceiverId, Result, TypeId,
+    Attempt, Delivery, DeliveryId, DeliveryRecord, DeliveryState, DocumentKey, Heading, ReceiverId,
+    Result, TypeId,
 };
 use tokio_postgres::Row;
 
@@ -32,11 +32,11 @@ pub(crate) fn read_document(row: &Row) -> Result<Option<DocumentKey>> {
     Ok(Some(DocumentKey { type_id: TypeId(type_id), period: row.get("period"), serial }))
 }
 
-/// A delivery with its claim.
-pub(crate) fn read_delivery(row: &Row, id: DeliveryId) -> Result<Delivery> {
+/// A delivery with its claim, and what it sends.
+pub(crate) fn read_delivery(row: &Row, id: DeliveryId, body: String) -> Result<Delivery> {
     Ok(Delivery {
         id,
-        content: read_content(row),
+        content: read_heading(row).with(body),
         document: read_document(row)?,
         attempt: read_small(row, "attempts")?,
         token: row.get("token"),
@@ -49,12 +49,11 @@ pub(super) fn read_small(row: &Row, column: &str) -> Result<u32> {
     u32::try_from(number).map_err(|_| corrupt(format!("a delivery has {column} {number}")))
 }
 
-pub(super) fn read_content(row: &Row) -> NewDelivery {
-    NewDelivery {
+fn read_heading(row: &Row) -> Heading {
+    Heading {
         receiver: ReceiverId(row.get("receiver")),
         key: row.get("key"),
         subject: row.get("subject"),
-        body: row.get("body"),
     }
 }
 
@@ -80,7 +79,7 @@ pub(crate) fn read_record(row: &Row, id: DeliveryId) -> Result<DeliveryRecord> {
     let has_last = row.get::<_, Option<i32>>("last_attempt").is_some();
     Ok(DeliveryRecord {
         id,
-        content: read_content(row),
+        content: read_heading(row),
         state: known
             .ok_or_else(|| corrupt(format!("delivery {} has the unknown state {state:?}", id.0)))?,
         attempts: read_small(row, "attempts")?,
