@@ -45,36 +45,29 @@ pub(crate) fn assign(
 /// What is on record of an order's references and request keys.
 fn known(connection: &Connection, order: &DocumentOrder) -> StepResult<KnownDocuments> {
     let mut known = KnownDocuments::default();
-    for NewDocument { reference, request_key, .. } in order.requests.iter().flatten() {
-        if let Some(reference) = reference
-            && let Some(found) = find_reference(connection, order.type_id, reference)?
-        {
-            known.by_reference.insert(reference.clone(), found);
-        }
-        if let Some(request_key) = request_key
-            && let Some(found) = find_request_key(connection, request_key)?
-        {
-            known.by_request_key.insert(request_key.clone(), found);
+    for (place, document) in order.requests.iter().flatten().enumerate() {
+        if let Some(found) = find_same(connection, order.type_id, document)? {
+            known.insert(place, found);
         }
     }
     Ok(known)
 }
 
-/// The document that a client calls so.
-pub(crate) fn find_reference(
+/// The document that has the request key or the reference of another.
+pub(crate) fn find_same(
     connection: &Connection,
     type_id: TypeId,
-    reference: &str,
+    document: &NewDocument,
 ) -> StepResult<Option<KnownDocument>> {
-    find(connection, "type_id = ?1 AND reference = ?2", params![type_id.0, reference])
-}
-
-/// The document of a request.
-pub(crate) fn find_request_key(
-    connection: &Connection,
-    request_key: &str,
-) -> StepResult<Option<KnownDocument>> {
-    find(connection, "request_key = ?1", params![request_key])
+    let NewDocument { payload, reference, request_key, .. } = document;
+    if let Some(request_key) = request_key
+        && let Some(found) = find(connection, "request_key = ?2", params![payload, request_key])?
+    {
+        return Ok(Some(found));
+    }
+    let Some(reference) = reference else { return Ok(None) };
+    let by_reference = "type_id = ?2 AND reference = ?3";
+    find(connection, by_reference, params![payload, type_id.0, reference])
 }
 
 fn find(
@@ -84,14 +77,14 @@ fn find(
 ) -> StepResult<Option<KnownDocument>> {
     let found = connection
         .prepare_cached(&format!(
-            "SELECT documents.delivery, key, body FROM documents
+            "SELECT documents.delivery, key, body = ?1 FROM documents
              CROSS JOIN contents ON contents.delivery = documents.delivery WHERE {condition}"
         ))?
         .query_one(params, |row| {
             Ok(KnownDocument {
                 delivery: delivery_id(row.get(0)?),
                 id: row.get(1)?,
-                payload: row.get(2)?,
+                is_same: row.get(2)?,
             })
         })
         .optional()?;

@@ -153,8 +153,8 @@ pub(crate) fn confirm(
         }
         state => return Ok(Confirmed::NotHeld(state)),
     }
-    if let Some(id) = other_document(connection, &reservation.key, document)? {
-        return Ok(Confirmed::Conflict { id });
+    if let Some(other) = assigning::find_same(connection, reservation.key.type_id, document)? {
+        return Ok(Confirmed::Conflict { id: other.id });
     }
     let DocumentKey { type_id, period, serial } = &reservation.key;
     let number = [(*serial, document.key_id)];
@@ -167,25 +167,6 @@ pub(crate) fn confirm(
         )?
         .execute([row_of(id), delivery.id.number()])?;
     Ok(Confirmed::Done(delivery))
-}
-
-/// The ID of a document that has the reference or the request key of another.
-fn other_document(
-    connection: &Connection,
-    key: &DocumentKey,
-    document: &NewDocument,
-) -> StepResult<Option<String>> {
-    if let Some(request_key) = &document.request_key
-        && let Some(found) = assigning::find_request_key(connection, request_key)?
-    {
-        return Ok(Some(found.id));
-    }
-    if let Some(reference) = &document.reference
-        && let Some(found) = assigning::find_reference(connection, key.type_id, reference)?
-    {
-        return Ok(Some(found.id));
-    }
-    Ok(None)
 }
 
 /// The document of a reservation that was confirmed.

@@ -19,12 +19,17 @@ use crate::time::Time;
 /// same document on record in between.
 const TRIES_MAX: usize = 3;
 
+// What was sent stays where it is: there may be much of it, and only whether it is the same matters.
 const KNOWN: &str = "
-    SELECT number, key, body, reference AS by_reference, NULL AS by_request_key
-    FROM deliveries WHERE type_id = $1 AND reference = ANY ($2)
-    UNION ALL
-    SELECT number, key, body, NULL, request_key
-    FROM deliveries WHERE request_key = ANY ($3)";
+    SELECT new.place, known.number, known.key, known.body = new.payload AS is_same
+    FROM unnest($2::bigint[], $3::text[], $4::text[], $5::text[])
+        AS new (place, reference, request_key, payload)
+    CROSS JOIN LATERAL (
+        SELECT 1 AS rank, number, key, body FROM deliveries WHERE request_key = new.request_key
+        UNION ALL
+        SELECT 2, number, key, body FROM deliveries
+        WHERE type_id = $1 AND reference = new.reference
+        ORDER BY rank LIMIT 1) AS known";
 
 /// An order, and what is known of its documents.
 pub(super) struct Assignment<'a> {
@@ -144,29 +149,35 @@ impl<'a> Assignment<'a> {
 
     /// Looks up what is on record of the documents.
     async fn look(&mut self) -> Result<()> {
-        let documents = || self.order.requests.iter().flatten();
-        let references: Vec<&str> =
-            documents().filter_map(|new| new.reference.as_deref()).collect();
-        let keys: Vec<&str> = documents().filter_map(|new| new.request_key.as_deref()).collect();
-        let params: [Param<'_>; 3] = [
+        let (mut places, mut payloads) = (Vec::new(), Vec::new());
+        let (mut references, mut keys) = (Vec::new(), Vec::new());
+        for (place, new) in (0_i64..).zip(self.order.requests.iter().flatten()) {
+            if new.reference.is_some() || new.request_key.is_some() {
+                places.push(place);
+                references.push(new.reference.as_deref());
+                keys.push(new.request_key.as_deref());
+                payloads.push(new.payload.as_str());
+            }
+        }
+        let params: [Param<'_>; 5] = [
             (&self.order.type_id.0, Type::INT8),
+            (&places, Type::INT8_ARRAY),
             (&references, Type::TEXT_ARRAY),
             (&keys, Type::TEXT_ARRAY),
+            (&payloads, Type::TEXT_ARRAY),
         ];
         let rows = self.shard.query(Repeat::Always, KNOWN, &params).await?;
-        self.known = KnownDocuments::default();
-        for row in &rows {
+        let found = rows.iter().map(|row| {
+            let place = usize::try_from(row.get::<_, i64>("place"));
+            let place = place.map_err(|_| corrupt("a document has a strange place"))?;
             let found = KnownDocument {
                 delivery: PostgresStore::delivery_on(self.place, row.get("number")),
                 id: row.get("key"),
-                payload: row.get("body"),
+                is_same: row.get("is_same"),
             };
-            if let Some(reference) = row.get("by_reference") {
-                self.known.by_reference.insert(reference, found);
-            } else if let Some(key) = row.get("by_request_key") {
-                self.known.by_request_key.insert(key, found);
-            }
-        }
+            Ok((place, found))
+        });
+        self.known = found.collect::<Result<_>>()?;
         self.looked = true;
         Ok(())
     }

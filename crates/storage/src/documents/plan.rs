@@ -6,25 +6,20 @@ use std::collections::HashMap;
 use super::{Assigned, NewDocument};
 use crate::{Delivery, DeliveryId};
 
-/// A document that was on record before, found by its reference or request key.
+/// A document that was on record before, found by its request key or its reference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KnownDocument {
     /// The delivery.
     pub delivery: DeliveryId,
     /// Its ID.
     pub id: String,
-    /// What is delivered.
-    pub payload: String,
+    /// Whether what is delivered is the same. The store compares, so that nobody has to read it.
+    pub is_same: bool,
 }
 
-/// What was on record before of the references and request keys of an order.
-#[derive(Debug, Clone, Default)]
-pub struct KnownDocuments {
-    /// By reference, of the order's type.
-    pub by_reference: HashMap<String, KnownDocument>,
-    /// By request key, of any type.
-    pub by_request_key: HashMap<String, KnownDocument>,
-}
+/// What was on record before, by the place of a document among all of an order, from 0. A request key, of
+/// any type, comes before a reference, of the order's type.
+pub type KnownDocuments = HashMap<usize, KnownDocument>;
 
 /// What becomes of an order.
 #[derive(Debug)]
@@ -53,11 +48,14 @@ impl<'a> Plan<'a> {
     /// Goes through the requests in order. `room` is how many numbers there are.
     pub fn new(requests: &'a [Vec<NewDocument>], known: &KnownDocuments, room: usize) -> Self {
         let mut plan = Self { new: Vec::new(), fates: Vec::with_capacity(requests.len()) };
-        let mut seen = Seen::default();
+        let (mut seen, mut place) = (Seen::default(), 0);
         for request in requests {
             let before = plan.new.len();
-            let mut fates: Vec<Fate> =
-                request.iter().map(|document| plan.fate(document, known, &mut seen)).collect();
+            let places = place..;
+            place += request.len();
+            let documents = places.zip(request);
+            let fate = |(place, document)| plan.fate(document, known.get(&place), &mut seen);
+            let mut fates: Vec<Fate> = documents.map(fate).collect();
             let conflict = fates.iter().any(|fate| matches!(fate, Fate::Conflict(_)));
             let too_many = plan.new.len() > room;
             if conflict || too_many {
@@ -80,13 +78,11 @@ impl<'a> Plan<'a> {
     fn fate(
         &mut self,
         document: &'a NewDocument,
-        known: &KnownDocuments,
+        known: Option<&KnownDocument>,
         seen: &mut Seen<'a>,
     ) -> Fate {
-        let by_key = document.request_key.as_ref().and_then(|key| known.by_request_key.get(key));
-        let by_reference = document.reference.as_ref().and_then(|key| known.by_reference.get(key));
-        if let Some(found) = by_key.or(by_reference) {
-            return if found.payload == document.payload {
+        if let Some(found) = known {
+            return if found.is_same {
                 Fate::Known(found.delivery, found.id.clone())
             } else {
                 Fate::Conflict(found.id.clone())
@@ -186,22 +182,16 @@ mod tests {
 
     #[test]
     fn what_is_on_record_gets_no_number() {
-        let mut known = KnownDocuments::default();
-        let found = |payload: &str| KnownDocument {
-            delivery: DeliveryId(1),
-            id: "A-1".to_owned(),
-            payload: payload.to_owned(),
-        };
-        known.by_reference.insert("a".to_owned(), found("1"));
-        known.by_request_key.insert("k".to_owned(), found("1"));
-        let keyed = NewDocument { request_key: Some("k".to_owned()), ..document("1", Some("z")) };
+        let known =
+            |is_same| KnownDocument { delivery: DeliveryId(1), id: "A-1".to_owned(), is_same };
+        let known = KnownDocuments::from([(0, known(true)), (2, known(false)), (3, known(true))]);
         let requests = [
             vec![document("1", Some("a"))],
-            vec![document("2", Some("a"))],
-            vec![keyed],
+            vec![document("1", None), document("2", Some("a"))],
+            vec![document("1", Some("a"))],
             vec![document("1", None)],
         ];
-        assert_eq!(fates(&requests, &known, 9), "k c k 0");
+        assert_eq!(fates(&requests, &known, 9), "k rc k 0");
     }
 
     #[test]
