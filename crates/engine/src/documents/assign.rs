@@ -13,7 +13,7 @@ use super::taken::Taken;
 use crate::LiveType;
 use crate::error::IssueError;
 use crate::groups::GroupStep;
-use crate::outbox::{LiveReceiver, Outbox};
+use crate::outbox::{Freight, LiveReceiver, Outbox};
 use crate::surroundings::Common;
 
 /// What is larger than this weighs as much as several documents, so that a step stays below 16 MiB unless
@@ -88,8 +88,9 @@ impl AssignStep {
             let holder = self.numbers.instance().to_owned();
             Numbers::Drawn { holder, ids: ids.clone() }
         };
-        let claimed_until = self.outbox.claim_ahead(sink, documents);
-        let room = claimed_until.map(|_| (&**sink, documents));
+        let freight = Freight::of(requests.iter().flatten().map(|document| &document.payload));
+        let claimed_until = self.outbox.claim_ahead(sink, freight);
+        let room = claimed_until.map(|_| (&**sink, freight));
         let taken = Taken { numbers: &self.numbers, live, counter: &counter, ids: &ids, room };
         let order = Arc::new(DocumentOrder {
             type_id: live.stored().id,
@@ -107,7 +108,7 @@ impl AssignStep {
             Ok(assigned) => assigned,
             Err(problem) => {
                 if claimed_until.is_some() {
-                    Outbox::leave(sink, documents);
+                    Outbox::leave(sink, freight);
                 }
                 return Err(self.failed(live, &counter, &ids, problem).await);
             }
@@ -116,7 +117,8 @@ impl AssignStep {
         self.numbers.put_back(live.stored().id, &counter, ids.get(new.len()..).unwrap_or_default());
         self.common.metrics.documents_assigned.inc_by(new.len() as u64);
         if claimed_until.is_some() {
-            Outbox::leave(sink, documents - new.len());
+            let begun = Freight::of(new.iter().map(|delivery| &delivery.content.body));
+            Outbox::leave(sink, freight.without(begun));
             self.outbox.hand_over(new);
         } else {
             self.outbox.wake();

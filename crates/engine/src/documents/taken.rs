@@ -3,7 +3,7 @@
 use super::counter::Counter;
 use super::numbers::DocumentNumbers;
 use crate::LiveType;
-use crate::outbox::{LiveReceiver, Outbox};
+use crate::outbox::{Freight, LiveReceiver, Outbox};
 
 /// Numbers, and room at a sink. Where a step panics, they are as those of a step that failed: its numbers
 /// may or may not be on record.
@@ -12,8 +12,8 @@ pub(super) struct Taken<'a> {
     pub(super) live: &'a LiveType,
     pub(super) counter: &'a Counter,
     pub(super) ids: &'a [(u64, String)],
-    /// The sink, and for how many documents there is room.
-    pub(super) room: Option<(&'a LiveReceiver, usize)>,
+    /// The room, and at which sink.
+    pub(super) room: Option<(&'a LiveReceiver, Freight)>,
 }
 
 impl Taken<'_> {
@@ -26,8 +26,8 @@ impl Taken<'_> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         self.numbers.doubt(self.live.stored().id, self.counter.period(), self.ids);
-        if let Some((sink, documents)) = self.room {
-            Outbox::leave(sink, documents);
+        if let Some((sink, freight)) = self.room {
+            Outbox::leave(sink, freight);
         }
     }
 }

@@ -10,7 +10,8 @@ use tracing::{debug, error, warn};
 
 use super::late::within;
 use super::{
-    CLAIM_MARGIN, Letter, LiveReceiver, Method, NewFile, Outbox, Reply, Target, WriteOrder, signing,
+    CLAIM_MARGIN, Freight, Letter, LiveReceiver, Method, NewFile, Outbox, Reply, Target,
+    WriteOrder, signing,
 };
 use crate::documents::Place;
 
@@ -30,6 +31,8 @@ pub(super) struct Done {
     /// Whether the receiver works; none if that is not known.
     pub(super) worked: Option<bool>,
     pub(super) outcome: Outcome,
+    /// The room that it takes up until it is written down.
+    pub(super) freight: Freight,
 }
 
 /// How an attempt went, before anybody has thought about what follows.
@@ -233,10 +236,11 @@ async fn write_all(
 /// What is claimed and will not be tried.
 pub(super) fn untried(outbox: &Outbox, receiver: &Arc<LiveReceiver>, delivery: &Delivery) -> Done {
     let (number, at) = (delivery.attempt, outbox.common.now());
+    let freight = Freight::one(&delivery.content.body);
     let attempt = Attempt { number, at, duration: Duration::ZERO, status: None, error: None };
     let (delivery, token, next) = (delivery.id, delivery.token, Next::Untried);
     let outcome = Outcome { delivery, token, attempt, next };
-    Done { receiver: Arc::clone(receiver), worked: None, outcome }
+    Done { receiver: Arc::clone(receiver), worked: None, outcome, freight }
 }
 
 impl Outbox {
@@ -265,7 +269,8 @@ impl Outbox {
         let (number, duration) = (delivery.attempt, began.elapsed());
         let attempt = Attempt { number, at, duration, status, error };
         let outcome = Outcome { delivery: delivery.id, token: delivery.token, attempt, next };
-        Done { receiver: Arc::clone(receiver), worked, outcome }
+        let freight = Freight::one(&delivery.content.body);
+        Done { receiver: Arc::clone(receiver), worked, outcome, freight }
     }
 
     fn next_attempt(

@@ -5,6 +5,7 @@ mod breaker;
 mod buckets;
 mod carrier;
 mod late;
+mod load;
 mod receivers;
 mod relay;
 pub(crate) mod secrets;
@@ -24,6 +25,7 @@ pub(crate) use self::attempt::letter;
 pub use self::buckets::BucketPlace;
 pub(crate) use self::buckets::OpenBucket;
 pub use self::carrier::{Carrier, Letter, Method, NewFile, Reply, WriteOrder};
+pub(crate) use self::load::Freight;
 pub use self::receivers::{LiveReceiver, Receivers};
 pub(crate) use self::receivers::{Target, label};
 pub(crate) use self::relay::Relay;
@@ -102,22 +104,22 @@ impl Outbox {
         }
     }
 
-    /// Until when somebody who puts so many deliveries on record may claim them for this instance at the
+    /// Until when somebody who puts so much on record may claim them for this instance at the
     /// same time; none if there is no room, or if others have to come first.
     pub(crate) fn claim_ahead(
         &self,
         receiver: &LiveReceiver,
-        deliveries: usize,
+        freight: Freight,
     ) -> Option<Timestamp> {
         let settings = self.settings(receiver.stored().receiver.purpose);
-        let allowed = receiver.is_in_use() && !receiver.is_ordered() && !receiver.is_resting();
-        (allowed && receiver.try_enter(deliveries, settings.at_once))
-            .then(|| self.claim_end(settings))
+        let load = &receiver.load;
+        let allowed = receiver.is_in_use() && !receiver.is_ordered() && !load.is_resting();
+        (allowed && load.try_enter(freight, settings.at_once)).then(|| self.claim_end(settings))
     }
 
     /// Gives room back that was not needed after all.
-    pub(crate) fn leave(receiver: &LiveReceiver, deliveries: usize) {
-        receiver.leave(deliveries);
+    pub(crate) fn leave(receiver: &LiveReceiver, freight: Freight) {
+        receiver.load.leave(freight);
     }
 
     /// Delivers what was claimed ahead.

@@ -1,7 +1,7 @@
 //! The receivers that this instance knows.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -13,6 +13,7 @@ use tracing::warn;
 use crate::documents::StoredSink;
 use crate::error::AdminError;
 use crate::outbox::OpenBucket;
+use crate::outbox::load::Load;
 use crate::outbox::secrets::Secret;
 use crate::sealing::MasterKey;
 use crate::surroundings::Common;
@@ -26,19 +27,9 @@ pub struct LiveReceiver {
     pub(crate) secrets: Vec<Secret>,
     /// A sink that is a bucket.
     pub(super) bucket: Option<OpenBucket>,
-    load: Arc<Load>,
+    pub(super) load: Arc<Load>,
     /// Whether it was deleted. What others have put on record for it meanwhile is dead.
     gone: AtomicBool,
-}
-
-/// What a receiver has to do just now. It stays the same when the receiver is changed: what was begun
-/// before ends behind it.
-#[derive(Default)]
-struct Load {
-    /// Deliveries that this instance has claimed and not settled.
-    under_way: AtomicUsize,
-    /// Whether it is being left alone, because it does not work.
-    resting: AtomicBool,
 }
 
 /// What a receiver is.
@@ -76,38 +67,6 @@ impl LiveReceiver {
     /// Whether it was deleted.
     pub(super) fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Acquire)
-    }
-
-    /// How many more deliveries this instance may claim.
-    pub(super) fn room(&self, at_once: usize) -> usize {
-        at_once.saturating_sub(self.load.under_way.load(Ordering::Acquire))
-    }
-
-    /// Takes up room, whether there is any or not.
-    pub(super) fn enter(&self, deliveries: usize) {
-        self.load.under_way.fetch_add(deliveries, Ordering::AcqRel);
-    }
-
-    /// Takes up room if there is enough.
-    pub(super) fn try_enter(&self, deliveries: usize, at_once: usize) -> bool {
-        let fits = |under_way: usize| {
-            under_way.checked_add(deliveries).filter(|together| *together <= at_once)
-        };
-        self.load.under_way.fetch_update(Ordering::AcqRel, Ordering::Acquire, fits).is_ok()
-    }
-
-    pub(super) fn leave(&self, deliveries: usize) {
-        self.load.under_way.fetch_sub(deliveries, Ordering::AcqRel);
-    }
-
-    /// Whether it is being left alone, because it does not work.
-    pub(super) fn is_resting(&self) -> bool {
-        self.load.resting.load(Ordering::Acquire)
-    }
-
-    /// Notes whether it is being left alone, and says whether that is new.
-    pub(super) fn set_resting(&self, resting: bool) -> bool {
-        self.load.resting.swap(resting, Ordering::AcqRel) != resting
     }
 
     fn new(stored: Receiver, load: Arc<Load>, master_key: &MasterKey) -> Result<Self, AdminError> {

@@ -14,7 +14,7 @@ use tracing::{error, info, warn};
 
 use super::attempt::{Done, attempt_all, untried};
 use super::breaker::Breaker;
-use super::{LiveReceiver, Outbox};
+use super::{Freight, LiveReceiver, Outbox};
 
 /// How often to look for what is due again, or was left by an instance that is gone.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -49,7 +49,7 @@ impl Lane {
 /// Which deliveries a task is about, in case that it panics.
 struct Trip {
     receiver: Arc<LiveReceiver>,
-    deliveries: usize,
+    freight: Freight,
 }
 
 /// Delivers what is in the outbox.
@@ -198,9 +198,9 @@ impl Relay {
             let limit = match lane {
                 // The order would be lost beside those that are under way.
                 Some(lane) if ordered && lane.busy => 0,
-                _ if ordered => live.room(at_once),
+                _ if ordered => live.load.room(at_once),
                 // Half of them, so that some can be claimed while others are under way.
-                _ => live.room(at_once).min(at_once.div_ceil(2)),
+                _ => live.load.room(at_once).min(at_once.div_ceil(2)),
             };
             if limit == 0 {
                 full = true;
@@ -222,7 +222,7 @@ impl Relay {
             // Unknown only if it was deleted long ago. The claims end by themselves.
             let Some(receiver) = find(&self.outbox, id) else { continue };
             if enter {
-                receiver.enter(deliveries.len());
+                receiver.load.enter(freight_of(&deliveries));
             }
             if receiver.takes_together() {
                 self.lanes.entry(id).or_default().waiting.extend(deliveries);
@@ -239,7 +239,7 @@ impl Relay {
         let now = Instant::now();
         let at_once = self.outbox.settings(receiver.stored().receiver.purpose).at_once;
         // Nothing comes to those that wait if there is no room, or if the order counts.
-        let grows = !receiver.is_ordered() && receiver.room(at_once) > 0;
+        let grows = !receiver.is_ordered() && receiver.load.room(at_once) > 0;
         let lane = self.lanes.entry(receiver.id()).or_default();
         let is_early = grows && lane.begin_at.is_some_and(|at| now < at);
         if lane.busy || lane.waiting.is_empty() || is_early {
@@ -271,7 +271,7 @@ impl Relay {
     }
 
     fn spawn(&mut self, receiver: &Arc<LiveReceiver>, deliveries: Vec<Delivery>) {
-        let trip = Trip { receiver: Arc::clone(receiver), deliveries: deliveries.len() };
+        let trip = Trip { receiver: Arc::clone(receiver), freight: freight_of(&deliveries) };
         let attempts = attempt_all(Arc::clone(&self.outbox), Arc::clone(receiver), deliveries);
         self.trips.insert(self.under_way.spawn(attempts).id(), trip);
     }
@@ -281,7 +281,7 @@ impl Relay {
             Ok((id, _)) => *id,
             Err(panic) => panic.id(),
         };
-        let Some(Trip { receiver, deliveries }) = self.trips.remove(&id) else { return };
+        let Some(Trip { receiver, freight }) = self.trips.remove(&id) else { return };
         let lane = self.lanes.entry(receiver.id()).or_default();
         lane.busy = false;
         match done {
@@ -291,7 +291,7 @@ impl Relay {
             }
             Err(panic) => {
                 error!("an attempt at a delivery panicked: {panic}");
-                receiver.leave(deliveries);
+                receiver.load.leave(freight);
             }
         }
         self.begin_waiting(&receiver);
@@ -322,7 +322,7 @@ impl Relay {
             Err(problem) => return Err((done, problem)),
         };
         for (done, settled) in done.into_iter().zip(settled) {
-            done.receiver.leave(1);
+            done.receiver.load.leave(done.freight);
             if !settled {
                 let id = done.outcome.delivery.0;
                 info!(delivery = id, "delivery {id} is no longer ours");
@@ -356,6 +356,10 @@ impl Relay {
     }
 }
 
+fn freight_of(deliveries: &[Delivery]) -> Freight {
+    Freight::of(deliveries.iter().map(|delivery| &delivery.content.body))
+}
+
 /// A receiver, also one that was deleted a moment ago.
 fn find(outbox: &Outbox, id: ReceiverId) -> Option<Arc<LiveReceiver>> {
     let gone = || outbox.receivers.gone().into_iter().find(|live| live.id() == id);
@@ -369,7 +373,7 @@ fn note_health(receiver: &LiveReceiver, breaker: &mut Breaker, worked: Option<bo
         None => return,
     }
     let rests = breaker.is_open();
-    if receiver.set_resting(rests) && rests {
+    if receiver.load.set_resting(rests) && rests {
         let name = receiver.name();
         info!(receiver = name, "{name} fails again and again; it is left alone for a while");
     }
