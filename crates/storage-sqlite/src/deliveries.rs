@@ -34,13 +34,17 @@ pub(crate) const NEXT_TYPE: &str = "
     ORDER BY type_id LIMIT 1";
 
 pub(crate) const IN_ORDER: &str = "
+    SELECT number, due_at FROM deliveries INDEXED BY deliveries_in_order
+    WHERE state = 'pending' AND receiver = ?1 AND type_id = ?2 AND tenant = ?3
+    ORDER BY number LIMIT ?4";
+
+const ONE: &str = "
     SELECT number, receiver, attempts, token, created_at, key, subject, body,
-           deliveries.type_id, period, serial, due_at
-    FROM deliveries INDEXED BY deliveries_in_order
+           deliveries.type_id, period, serial
+    FROM deliveries
     CROSS JOIN contents ON contents.delivery = deliveries.number
     LEFT JOIN documents ON documents.delivery = deliveries.number
-    WHERE state = 'pending' AND receiver = ?1 AND deliveries.type_id = ?2 AND tenant = ?3
-    ORDER BY number LIMIT ?4";
+    WHERE number = ?1";
 
 const TAKE: &str = "UPDATE deliveries SET attempts = ?2, token = ?3, due_at = ?4 WHERE number = ?1";
 
@@ -116,15 +120,7 @@ fn read_claim(row: &Row<'_>) -> rusqlite::Result<Delivery> {
 
 /// The delivery of a document as it is on record.
 pub(crate) fn find(connection: &Connection, number: i64) -> StepResult<Option<Delivery>> {
-    let found = connection
-        .prepare_cached(
-            "SELECT * FROM deliveries CROSS JOIN contents ON contents.delivery = number
-             CROSS JOIN documents ON documents.delivery = number
-             WHERE number = ?1",
-        )?
-        .query_one([number], read_row)
-        .optional()?;
-    Ok(found)
+    Ok(connection.prepare_cached(ONE)?.query_one([number], read_row).optional()?)
 }
 
 /// Takes what is due.
@@ -180,7 +176,7 @@ fn due_in_order(
     let Wanted { receiver, tenant, limit: most, .. } = wanted;
     let mut next_type = connection.prepare_cached(NEXT_TYPE)?;
     let mut in_order = connection.prepare_cached(IN_ORDER)?;
-    let mut found = Vec::new();
+    let mut numbers: Vec<i64> = Vec::new();
     // Deliveries that are no documents are a type of their own.
     let mut type_id = NO_TYPE - 1;
     while let Some(next) =
@@ -192,17 +188,22 @@ fn due_in_order(
             if row.get::<_, Millis>("due_at")?.0 > now {
                 break;
             }
-            found.push(read_claim(row)?);
+            numbers.push(row.get("number")?);
         }
     }
-    found.sort_by_key(|delivery| delivery.id);
-    let mut bytes = 0;
-    let beyond = found.iter().position(|delivery| {
-        let full = bytes >= CLAIM_BYTES_MAX;
+    numbers.sort_unstable();
+    numbers.truncate(*most);
+    // Only now, so that of many types no more is read than is claimed.
+    let mut one = connection.prepare_cached(ONE)?;
+    let (mut found, mut bytes) = (Vec::new(), 0);
+    for number in numbers {
+        if bytes >= CLAIM_BYTES_MAX {
+            break;
+        }
+        let delivery = one.query_one([number], read_claim)?;
         bytes += delivery.content.body.len();
-        full
-    });
-    found.truncate(beyond.unwrap_or(found.len()).min(*most));
+        found.push(delivery);
+    }
     Ok(found)
 }
 
