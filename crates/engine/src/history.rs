@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use idgen::error::ParseError;
 use idgen::format::{Format, Parsed};
 use storage::{Attempt, BatchId, DocumentRecord, Gap, Issue, IssueRecord, Reservation};
 
@@ -113,25 +112,5 @@ impl Engine {
             let record = IssueRecord { period: String::new(), issue };
             Issuance { record, key: None, key_name: None }
         }))
-    }
-
-    /// The serial behind an ID, and the counter that it is from, where the ID tells. A snowflake is its
-    /// own serial.
-    pub fn serial_of(
-        &self,
-        live: &LiveType,
-        id: &str,
-    ) -> Result<(u64, Option<String>), ParseError> {
-        let format = live.format();
-        Ok(match (format.parse(id)?, format) {
-            (Parsed::Sequence(serial, shown), Format::Sequence(format)) => {
-                (serial, format.reset().period_shown(shown))
-            }
-            (Parsed::Sequence(serial, _) | Parsed::Random(serial), _) => (serial, None),
-            (Parsed::Snowflake(_), _) => {
-                let digits: String = id.chars().filter(char::is_ascii_digit).collect();
-                (digits.parse().map_err(|_| ParseError::OutOfRange)?, None)
-            }
-        })
     }
 }

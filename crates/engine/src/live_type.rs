@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use idgen::format::Format;
+use idgen::error::ParseError;
+use idgen::format::{Format, Parsed};
 use idgen::sequence::{SequenceFormat, SequenceOn};
 use idgen::spec::{Kind, SERIAL_MAX};
 use storage::{StoredType, TypeState};
@@ -108,6 +109,22 @@ impl LiveType {
     /// `tenant/name`.
     pub(crate) fn label(&self) -> String {
         self.stored.id_type.label()
+    }
+
+    /// The serial behind an ID, and the counter that it is from, where the ID tells. A snowflake is its
+    /// own serial.
+    pub fn serial_of(&self, id: &str) -> Result<(u64, Option<String>), ParseError> {
+        let format = self.format();
+        Ok(match (format.parse(id)?, format) {
+            (Parsed::Sequence(serial, shown), Format::Sequence(format)) => {
+                (serial, format.reset().period_shown(shown))
+            }
+            (Parsed::Sequence(serial, _) | Parsed::Random(serial), _) => (serial, None),
+            (Parsed::Snowflake(_), _) => {
+                let digits: String = id.chars().filter(char::is_ascii_digit).collect();
+                (digits.parse().map_err(|_| ParseError::OutOfRange)?, None)
+            }
+        })
     }
 
     /// The pool that the type issues from now, if it has one.

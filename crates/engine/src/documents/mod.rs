@@ -12,7 +12,7 @@ mod taken;
 
 use std::sync::Arc;
 
-use idgen::format::{Format, Parsed};
+use idgen::format::Format;
 use storage::{Assigned, DocumentFilter, DocumentRecord, NewDocument, StoreError};
 
 pub use self::dead_letters::{DeadDocuments, DeadPlace, Decision, subject};
@@ -126,11 +126,14 @@ impl Documents {
         live: &LiveType,
         id: &str,
     ) -> Result<Option<DocumentRecord>, StoreError> {
-        let Ok(Parsed::Sequence(serial, _) | Parsed::Random(serial)) = live.format().parse(id)
+        let (Ok((serial, period)), Format::Sequence(_) | Format::Random(_)) =
+            (live.serial_of(id), live.format())
         else {
             return Ok(None);
         };
-        let found = self.common.store.find_documents(live.stored().id, None, serial).await?;
+        // Without the period, each day of a type that begins again every day may have such a document.
+        let (store, type_id) = (&self.common.store, live.stored().id);
+        let found = store.find_documents(type_id, period.as_deref(), serial).await?;
         // A template without a date in it may have the same ID in several periods.
         Ok(found.into_iter().rev().find(|record| matches(record, id, live)))
     }

@@ -73,7 +73,7 @@ pub(crate) async fn show(
         let tenant = caller.tenant(Some(&project))?;
         let engine = &app.engine;
         let live = engine.catalogue.find(&tenant, &type_name)?;
-        let (serial, period) = engine.serial_of(&live, &id).map_err(|error| {
+        let (serial, period) = live.serial_of(&id).map_err(|error| {
             Problem::invalid(format!("{id:?} is not an ID of this type: {error}."))
         })?;
         let history = engine.history(&live, period.as_deref(), serial).await?;

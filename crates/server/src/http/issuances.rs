@@ -130,7 +130,7 @@ pub(crate) async fn find(
         let live = app.engine.catalogue.find(&tenant, &query.type_name)?;
         let (serial, shown) = match (query.serial, &query.id) {
             (Some(serial), None) => (serial, None),
-            (None, Some(id)) => app.engine.serial_of(&live, id).map_err(|error| {
+            (None, Some(id)) => live.serial_of(id).map_err(|error| {
                 Problem::invalid(format!("{id:?} is not an ID of this type: {error}."))
             })?,
             _ => return Err(Problem::invalid("Give either serial or id.")),
