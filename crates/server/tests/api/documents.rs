@@ -37,6 +37,7 @@ fn a_document_gets_an_id_and_arrives() {
     assert_eq!((&found["serial"], &found["attempts"]), (&json!("1"), &json!(1)));
     assert!(found["settled_at"].is_string() && found["next_attempt_at"].is_null(), "{found}");
     assert!(found["last_error"].is_null() && found["client_reference"].is_null(), "{found}");
+    assert_eq!(document(client, "ORD1")["id"], "ORD-1", "separators are for people");
     client.get("/api/v1/documents/ORD-2").problem(404, "not_found");
     client.get("/api/v1/documents/nothing").problem(404, "not_found");
 }
