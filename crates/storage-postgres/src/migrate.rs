@@ -47,6 +47,7 @@ pub(crate) const SHARD: Series = Series {
         migration!("shard", "0014_ending_batches", older_may_run: true),
         migration!("shard", "0015_manifests", older_may_run: true),
         migration!("shard", "0016_idle_batches", older_may_run: true),
+        migration!("shard", "0013_order_and_moves", older_may_run: true),
     ],
 };
 

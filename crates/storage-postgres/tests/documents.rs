@@ -79,6 +79,7 @@ async fn assign(store: Arc<PostgresStore>, type_id: TypeId, instance: u64) -> u6
             period: String::new(),
             numbers: Numbers::Drawn { holder: holder.clone(), ids: held.clone() },
             sink: SINK,
+            in_order: instance == 3,
             requests: requests(instance, group),
             claimed_until: None,
             now: NOW,
@@ -196,6 +197,7 @@ async fn instances_that_share_a_counter_leave_no_gaps() {
                             render: Arc::new(|serials| serials.map(|s| s.to_string()).collect()),
                         },
                         sink: SINK,
+                        in_order: false,
                         requests: requests(task as u64, group),
                         claimed_until: Some(NOW),
                         now: NOW,
@@ -233,8 +235,17 @@ async fn the_usual_document_is_one_statement() -> Result<(), StoreError> {
     let mut order = |numbers: Numbers, period: &str| {
         instance += 1;
         let (requests, period) = (requests(instance, instance).split_off(18), period.to_owned());
-        let (sink, claimed_until, now) = (SINK, Some(NOW), NOW);
-        DocumentOrder { type_id, revision, period, numbers, sink, requests, claimed_until, now }
+        DocumentOrder {
+            type_id,
+            revision,
+            period,
+            numbers,
+            sink: SINK,
+            in_order: false,
+            requests,
+            claimed_until: Some(NOW),
+            now: NOW,
+        }
     };
     let numbers = |ids: Vec<(u64, String)>| Numbers::Drawn { holder: holder.to_owned(), ids };
     let next = || Numbers::Counter { bounds: BOUNDS, render: Arc::clone(&render) };

@@ -183,6 +183,7 @@ async fn documents(store: &SqliteStore) -> Result<()> {
             numbers: Numbers::Counter { bounds: (0, SERIAL_MAX), render },
             sink: ReceiverId(1),
             requests: vec![(0..1000).map(document).collect()],
+            in_order: false,
             claimed_until: None,
             now: Timestamp::UNIX_EPOCH,
         };

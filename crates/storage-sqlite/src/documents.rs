@@ -165,8 +165,10 @@ impl DocumentStore for SqliteStore {
         id: ReservationId,
         document: &NewDocument,
         sink: ReceiverId,
+        _in_order: bool,
         now: Timestamp,
     ) -> Result<Confirmed> {
+        // One writer does everything, so whatever it does is in order.
         let document = document.clone();
         self.writer
             .run(move |connection| reservations::confirm(connection, id, &document, sink, now))

@@ -99,6 +99,7 @@ impl Outbox {
             period: String::new(),
             numbers,
             sink: self.receiver,
+            in_order: false,
             requests,
             claimed_until: None,
             now: at(seconds),

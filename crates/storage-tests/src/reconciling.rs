@@ -64,7 +64,7 @@ async fn with_everything(outbox: &Outbox) -> u64 {
         match state {
             ReservationState::Held => {}
             ReservationState::Confirmed => {
-                store.confirm_reservation(held.id, &document("1"), sink, now).await.unwrap();
+                store.confirm_reservation(held.id, &document("1"), sink, false, now).await.unwrap();
             }
             ReservationState::Released => {
                 store.release_reservation(held.id, now).await.unwrap();

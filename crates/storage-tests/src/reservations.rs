@@ -32,7 +32,7 @@ async fn confirm(
     seconds: i64,
 ) -> Confirmed {
     let (store, sink) = (&outbox.store, outbox.receiver);
-    store.confirm_reservation(reservation.id, document, sink, at(seconds)).await.unwrap()
+    store.confirm_reservation(reservation.id, document, sink, false, at(seconds)).await.unwrap()
 }
 
 async fn release(outbox: &Outbox, reservation: &Reservation, seconds: i64) -> Reservation {
@@ -124,7 +124,7 @@ pub async fn unknown_reservations_are_not_there(fixture: &dyn Fixture) {
         let (store, sink) = (&outbox.store, outbox.receiver);
         assert_eq!(store.reservation(id).await.unwrap(), None);
         assert_eq!(store.release_reservation(id, at(6)).await.unwrap(), None);
-        let confirmed = store.confirm_reservation(id, &document("1"), sink, at(6)).await;
+        let confirmed = store.confirm_reservation(id, &document("1"), sink, false, at(6)).await;
         assert!(matches!(confirmed, Err(StoreError::NotFound(_))), "{confirmed:?}");
     }
     assert_eq!(now_is(&outbox, known).await.state, ReservationState::Held);

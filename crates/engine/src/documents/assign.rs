@@ -98,6 +98,7 @@ impl AssignStep {
             period: counter.period().to_owned(),
             numbers,
             sink: sink.id(),
+            in_order: sink.is_ordered(),
             requests,
             claimed_until,
             now,

@@ -118,7 +118,8 @@ impl Documents {
         let sink = self.sinks.of_type(id_type.tenant(), id_type.name());
         let sink = sink.ok_or(DocumentError::NoSink)?;
         let (store, now) = (&self.common.store, self.common.now());
-        match store.confirm_reservation(id, document, sink.id(), now).await {
+        let in_order = sink.is_ordered();
+        match store.confirm_reservation(id, document, sink.id(), in_order, now).await {
             Ok(Confirmed::Done(delivery)) => {
                 self.outbox.wake();
                 Ok(delivery.content.key)

@@ -7,7 +7,7 @@ use storage::{
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
-use super::columns::{ASSIGN, Columns, Source};
+use super::columns::{ASSIGN, ASSIGN_IN_ORDER, Columns, Source};
 use super::usual::TAKE_DRAWN;
 use crate::PostgresStore;
 use crate::database::{Database, Repeat};
@@ -94,6 +94,11 @@ impl<'a> Assignment<'a> {
         }
         let source = Source { holder: Some(holder), bounds: (0, 0) };
         let columns = Columns::new(self.order, source, &plan.new, ids)?;
+        if self.order.in_order {
+            let sql = ASSIGN_IN_ORDER;
+            let rows = self.shard.query(Repeat::Undone, sql, &columns.params()).await?;
+            return self.outcome(plan, ids, &rows);
+        }
         let mut rows = self.shard.query(Repeat::Undone, TAKE_DRAWN, &columns.params()).await?;
         if rows.is_empty() {
             rows = self.shard.query(Repeat::Undone, ASSIGN, &columns.params()).await?;

@@ -15,6 +15,13 @@ pub(super) const ASSIGN: &str = "
                           $18, $19, $20)
     ORDER BY its_serial";
 
+/// The same, behind everybody who does so at the same time.
+pub(super) const ASSIGN_IN_ORDER: &str = "
+    SELECT its_serial, its_number, its_subject
+    FROM assign_in_order($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+                         $18, $19, $20)
+    ORDER BY its_serial";
+
 /// Most documents in one row of the issue log: whoever looks for one reads the whole row.
 const ISSUES_PER_ROW: usize = 512;
 

@@ -75,9 +75,10 @@ impl DocumentStore for PostgresStore {
         id: ReservationId,
         document: &NewDocument,
         sink: ReceiverId,
+        in_order: bool,
         now: Timestamp,
     ) -> Result<Confirmed> {
-        self.confirm(id, document, sink, Time::new(now)).await
+        self.confirm(id, document, sink, in_order, Time::new(now)).await
     }
 
     async fn release_reservation(

@@ -34,6 +34,9 @@ const AT_SERIAL: &str = "
 const CONFIRM: &str = "
     SELECT outcome, figure, other FROM confirm_reservation($1, $2, $3, $4, $5, $6, $7, $8)";
 
+const CONFIRM_IN_ORDER: &str = "
+    SELECT outcome, figure, other FROM confirm_in_order($1, $2, $3, $4, $5, $6, $7, $8)";
+
 fn read_state(name: &str) -> Result<ReservationState> {
     let known = ReservationState::ALL.into_iter().find(|state| state.name() == name);
     known.ok_or_else(|| corrupt(format!("a reservation has the unknown state {name:?}")))
@@ -140,6 +143,7 @@ impl PostgresStore {
         id: ReservationId,
         document: &NewDocument,
         sink: ReceiverId,
+        in_order: bool,
         now: Time,
     ) -> Result<Confirmed> {
         let missing = || StoreError::NotFound("reservation");
@@ -156,9 +160,10 @@ impl PostgresStore {
             (&log_entry, Type::BYTEA),
             (&now, Type::TIMESTAMPTZ),
         ];
-        let rows = match shard.query(Repeat::Always, CONFIRM, &params).await {
+        let sql = if in_order { CONFIRM_IN_ORDER } else { CONFIRM };
+        let rows = match shard.query(Repeat::Always, sql, &params).await {
             // Somebody else has put a document with this reference on record just now.
-            Err(StoreError::Exists(_)) => shard.query(Repeat::Always, CONFIRM, &params).await?,
+            Err(StoreError::Exists(_)) => shard.query(Repeat::Always, sql, &params).await?,
             other => other?,
         };
         let row = rows.first().ok_or_else(|| corrupt("a confirmation came to nothing"))?;

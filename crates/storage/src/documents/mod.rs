@@ -61,6 +61,9 @@ pub struct DocumentOrder {
     pub numbers: Numbers,
     /// Whom they are delivered to.
     pub sink: ReceiverId,
+    /// Whether they have to arrive in order: then whoever can see one of them can see all of its type that
+    /// come before it.
+    pub in_order: bool,
     /// The documents, by request. Those of one request are taken together or not at all, and no request
     /// is empty.
     pub requests: Vec<Vec<NewDocument>>,
@@ -269,12 +272,14 @@ pub trait DocumentStore {
     ) -> Result<Vec<Reservation>>;
 
     /// Gives a document the number that is held for it, if it still is at `now`, and puts it into the
-    /// outbox, due at once. [`StoreError::NotFound`](crate::StoreError) if there is no such reservation.
+    /// outbox, due at once; in order, as for [`DocumentOrder`].
+    /// [`StoreError::NotFound`](crate::StoreError) if there is no such reservation.
     async fn confirm_reservation(
         &self,
         id: ReservationId,
         document: &NewDocument,
         sink: ReceiverId,
+        in_order: bool,
         now: Timestamp,
     ) -> Result<Confirmed>;
 
