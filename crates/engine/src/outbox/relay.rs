@@ -46,10 +46,11 @@ impl Lane {
     }
 }
 
-/// Which deliveries a task is about, in case that it panics.
+/// What a task is about, also if it panics.
 struct Trip {
     receiver: Arc<LiveReceiver>,
     freight: Freight,
+    began: Instant,
 }
 
 /// Delivers what is in the outbox.
@@ -271,7 +272,8 @@ impl Relay {
     }
 
     fn spawn(&mut self, receiver: &Arc<LiveReceiver>, deliveries: Vec<Delivery>) {
-        let trip = Trip { receiver: Arc::clone(receiver), freight: freight_of(&deliveries) };
+        let (freight, began) = (freight_of(&deliveries), Instant::now());
+        let trip = Trip { receiver: Arc::clone(receiver), freight, began };
         let attempts = attempt_all(Arc::clone(&self.outbox), Arc::clone(receiver), deliveries);
         self.trips.insert(self.under_way.spawn(attempts).id(), trip);
     }
@@ -281,12 +283,12 @@ impl Relay {
             Ok((id, _)) => *id,
             Err(panic) => panic.id(),
         };
-        let Some(Trip { receiver, freight }) = self.trips.remove(&id) else { return };
+        let Some(Trip { receiver, freight, began }) = self.trips.remove(&id) else { return };
         let lane = self.lanes.entry(receiver.id()).or_default();
         lane.busy = false;
         match done {
             Ok((_, done)) => {
-                note_health(&receiver, &mut lane.breaker, worked(&done));
+                note_health(&receiver, &mut lane.breaker, worked(&done), began);
                 self.done.extend(done);
             }
             Err(panic) => {
@@ -366,10 +368,15 @@ fn find(outbox: &Outbox, id: ReceiverId) -> Option<Arc<LiveReceiver>> {
     outbox.receivers.by_id(id).or_else(gone)
 }
 
-fn note_health(receiver: &LiveReceiver, breaker: &mut Breaker, worked: Option<bool>) {
+fn note_health(
+    receiver: &LiveReceiver,
+    breaker: &mut Breaker,
+    worked: Option<bool>,
+    began: Instant,
+) {
     match worked {
         Some(true) => breaker.worked(),
-        Some(false) => breaker.failed(Instant::now()),
+        Some(false) => breaker.failed(began, Instant::now()),
         None => return,
     }
     let rests = breaker.is_open();
