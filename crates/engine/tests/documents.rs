@@ -123,3 +123,22 @@ async fn a_sink_that_is_changed_while_documents_are_under_way_goes_on() {
     }
     engine.shut_down().await;
 }
+
+/// As if another release, or somebody with another master key, had written it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sink_that_makes_no_sense_holds_up_no_other() {
+    let (mut fixture, gate) = (Fixture::new(), Arc::new(Gate(Semaphore::new(10))));
+    let (engine, store) = start(&mut fixture, &gate).await;
+    let sink = put_sink(&engine, "archive", &["order"]).await;
+    store.change_receiver(sink, 0, r#"{"place": {"moon": {}}}"#).await.unwrap();
+    let other = put_sink(&engine, "other", &["invoice"]).await;
+    // It is used as it was.
+    let id = assign(&engine, "1").await;
+    wait_for(&engine, &id, DeliveryState::Delivered).await;
+    engine.shut_down().await;
+    drop((engine, store));
+    let (engine, _) = start(&mut fixture, &gate).await;
+    let found: Vec<_> = engine.documents.sinks.list(None).iter().map(|sink| sink.id()).collect();
+    assert_eq!(found, [other]);
+    engine.shut_down().await;
+}

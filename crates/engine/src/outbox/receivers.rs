@@ -141,7 +141,8 @@ impl Receivers {
         self.changing.lock().await
     }
 
-    /// Reads all of them again.
+    /// Reads all of them again. One that cannot be put to use stays as it was, or is left out: it must not
+    /// keep anybody else from theirs.
     pub(crate) async fn reload(&self) -> Result<(), AdminError> {
         let before = self.all.load();
         let mut all = Vec::with_capacity(before.len());
@@ -152,7 +153,13 @@ impl Receivers {
                 continue;
             }
             let load = known.map_or_else(Arc::default, |live| Arc::clone(&live.load));
-            all.push(Arc::new(LiveReceiver::new(stored, load, &self.master_key)?));
+            match LiveReceiver::new(stored, load, &self.master_key) {
+                Ok(live) => all.push(Arc::new(live)),
+                Err(problem) => {
+                    warn!("a receiver cannot be put to use as it is stored: {problem}");
+                    all.extend(known.cloned());
+                }
+            }
         }
         self.note_gone(&before, &all);
         self.all.store(Arc::new(all));
