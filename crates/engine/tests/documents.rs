@@ -3,11 +3,15 @@
 mod support;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use engine::Engine;
 use engine::documents::{AssignOrder, DeadDocuments, Decision, Place, SinkOrder};
 use engine::outbox::{Carrier, Letter, Reply, WriteOrder};
-use storage::{DeliveryState, DocumentRecord, NewDocument, ReceiverStore as _, Verdict};
+use storage::{
+    Attempt, DeliveryState, DocumentRecord, IssueStore as _, NewDocument, Next, OutboxStore as _,
+    Outcome, ReceiverStore as _, Verdict, Wanted,
+};
 use storage_sqlite::SqliteStore;
 use support::{Fixture, open};
 use tokio::sync::Semaphore;
@@ -140,5 +144,34 @@ async fn a_sink_that_makes_no_sense_holds_up_no_other() {
     let (engine, _) = start(&mut fixture, &gate).await;
     let found: Vec<_> = engine.documents.sinks.list(None).iter().map(|sink| sink.id()).collect();
     assert_eq!(found, [other]);
+    engine.shut_down().await;
+}
+
+/// Another instance took this one's claim for over, tried for itself, and gave up.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_arrived_is_noted_whatever_others_made_of_it() {
+    let (mut fixture, gate) = (Fixture::new(), Arc::new(Gate(Semaphore::new(0))));
+    let (engine, store) = start(&mut fixture, &gate).await;
+    let receiver = put_sink(&engine, "archive", &["order"]).await;
+    let id = assign(&engine, "1").await;
+    let later = jiff::Timestamp::from_millisecond(support::NOON_MS + support::DAY_MS).unwrap();
+    let (tenant, limit, ordered) = ("default".to_owned(), 1, false);
+    let wanted = [Wanted { receiver, tenant, limit, ordered }];
+    let claimed = store.claim_deliveries(&wanted, later, later).await.unwrap().remove(0);
+    let attempt = Attempt {
+        number: claimed.attempt,
+        at: later,
+        duration: Duration::ZERO,
+        status: None,
+        error: Some("no room".to_owned()),
+    };
+    let (delivery, token, next) = (claimed.id, claimed.token, Next::Dead);
+    let outcome = Outcome { delivery, token, attempt, next };
+    assert_eq!(store.settle_deliveries(&[outcome], later).await.unwrap(), [true]);
+    assert_eq!(find(&engine, &id).await.delivery.state, DeliveryState::Dead);
+    gate.0.add_permits(1);
+    let key = wait_for(&engine, &id, DeliveryState::Delivered).await.key;
+    let gaps = store.find_gaps(key.type_id, None, key.serial).await.unwrap();
+    assert!(gaps.len() == 1 && gaps[0].closed_at.is_some(), "{gaps:?}");
     engine.shut_down().await;
 }

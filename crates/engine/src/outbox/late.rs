@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use storage::{Attempt, DeliveryId};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
 use super::Outbox;
@@ -16,6 +16,10 @@ const LATE_MAX: Duration = Duration::from_secs(60);
 
 /// Attempts that go on at once. Each may hold what is sent.
 pub(super) const LATE_AT_ONCE: usize = 64;
+
+/// How long it is tried to note an arrival while the store does not answer, and how often.
+const NOTE_MAX: Duration = Duration::from_secs(600);
+const NOTE_EVERY: Duration = Duration::from_secs(1);
 
 /// Does something that is given so much time. If that is not enough, returns what goes on.
 pub(super) async fn within<T: Send + 'static>(
@@ -43,12 +47,12 @@ impl Outbox {
         };
         let outbox = Arc::clone(self);
         tokio::spawn(async move {
-            let _permit = permit;
-            match timeout(LATE_MAX, &mut step).await {
+            let ended = timeout(LATE_MAX, &mut step).await;
+            drop(permit);
+            match ended {
                 Ok(Ok(outcome)) => {
-                    for (id, attempt) in arrived(outcome) {
-                        outbox.note_late(id, &attempt).await;
-                    }
+                    let news = outbox.note_arrivals(arrived(outcome)).await;
+                    outbox.common.metrics.deliveries_made.inc_by(news);
                 }
                 Ok(Err(_)) => {}
                 Err(_) => step.abort(),
@@ -56,18 +60,28 @@ impl Outbox {
         });
     }
 
-    /// Where it fails, the record says that the delivery has failed, and it is made again.
-    async fn note_late(&self, id: DeliveryId, attempt: &Attempt) {
-        let number = id.0;
-        match self.common.store.note_arrival(id, attempt, self.common.now()).await {
-            Ok(true) => {
-                self.common.metrics.deliveries_made.inc();
-                info!(delivery = number, "delivery {number} has arrived late");
-            }
-            Ok(false) => {}
-            Err(problem) => {
-                warn!(delivery = number, "cannot note that delivery {number} is there: {problem}");
+    /// Notes that deliveries have arrived, whatever the record says. Nobody else knows it, so it is tried
+    /// for a while; after that, those that count as failed are made again. Returns how many were news.
+    pub(super) async fn note_arrivals(&self, mut arrived: Vec<(DeliveryId, Attempt)>) -> u64 {
+        let (mut news, give_up_at) = (0, Instant::now() + NOTE_MAX);
+        while let Some((id, attempt)) = arrived.last() {
+            let number = id.0;
+            match self.common.store.note_arrival(*id, attempt, self.common.now()).await {
+                Ok(is_news) => {
+                    if is_news {
+                        news += 1;
+                        info!(delivery = number, "delivery {number} has arrived late");
+                    }
+                    arrived.pop();
+                }
+                Err(problem) if Instant::now() >= give_up_at => {
+                    let count = arrived.len();
+                    warn!(count, "cannot note that {count} deliveries are there: {problem}");
+                    break;
+                }
+                Err(_) => sleep(NOTE_EVERY).await,
             }
         }
+        news
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use storage::{Delivery, ReceiverId, StoreError, Wanted};
+use storage::{Delivery, Next, ReceiverId, StoreError, Wanted};
 use tokio::sync::watch;
 use tokio::task::{self, JoinError, JoinSet};
 use tokio::time::Instant;
@@ -323,12 +323,21 @@ impl Relay {
             Ok(settled) => settled,
             Err(problem) => return Err((done, problem)),
         };
+        let mut arrived = Vec::new();
         for (done, settled) in done.into_iter().zip(settled) {
             done.receiver.load.leave(done.freight);
-            if !settled {
-                let id = done.outcome.delivery.0;
-                info!(delivery = id, "delivery {id} is no longer ours");
+            if settled {
+                continue;
             }
+            let id = done.outcome.delivery;
+            info!(delivery = id.0, "delivery {} is no longer ours", id.0);
+            if done.outcome.next == Next::Delivered {
+                arrived.push((id, done.outcome.attempt));
+            }
+        }
+        if !arrived.is_empty() {
+            let outbox = Arc::clone(&self.outbox);
+            tokio::spawn(async move { outbox.note_arrivals(arrived).await });
         }
         Ok(())
     }
