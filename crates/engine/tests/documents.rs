@@ -105,7 +105,11 @@ async fn what_comes_too_late_for_a_deleted_sink_is_a_dead_letter() {
         engine.documents.settle(DeadDocuments::default(), decision).await.unwrap()
     };
     assert_eq!(decide(Verdict::Retry).await, 0);
-    assert_eq!(decide(Verdict::Abandon).await, 1);
+    // It goes to the sink that the type has now.
+    let other = put_sink(&engine, "other", &["invoice", "order"]).await;
+    assert_eq!(decide(Verdict::Retry).await, 1);
+    let moved = wait_for(&engine, &late, DeliveryState::Delivered).await;
+    assert_eq!(moved.delivery.content.receiver, other);
     engine.shut_down().await;
 }
 

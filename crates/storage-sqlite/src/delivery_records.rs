@@ -169,6 +169,23 @@ pub(crate) fn decide_documents(
     Ok(decided)
 }
 
+/// Has documents of a type that are dead letters tried again at another sink. Returns those that were.
+pub(crate) fn move_documents(
+    connection: &Connection,
+    type_id: TypeId,
+    dead: &[DeliveryId],
+    sink: ReceiverId,
+    now: Timestamp,
+) -> StepResult<Vec<DeliveryId>> {
+    let moved = decide_documents(connection, type_id, dead, Verdict::Retry, now)?;
+    let mut to =
+        connection.prepare_cached("UPDATE deliveries SET receiver = ?2 WHERE number = ?1")?;
+    for id in &moved {
+        to.execute([number(*id), sink.0])?;
+    }
+    Ok(moved)
+}
+
 /// Gives up everything that is pending for a receiver, and counts it.
 pub(crate) fn abandon(
     connection: &Connection,

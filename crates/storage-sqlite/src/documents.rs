@@ -134,6 +134,21 @@ impl DocumentStore for SqliteStore {
             .await
     }
 
+    async fn move_documents(
+        &self,
+        type_id: TypeId,
+        dead: &[DeliveryId],
+        sink: ReceiverId,
+        now: Timestamp,
+    ) -> Result<Vec<DeliveryId>> {
+        let dead = dead.to_vec();
+        self.writer
+            .run(move |connection| {
+                delivery_records::move_documents(connection, type_id, &dead, sink, now)
+            })
+            .await
+    }
+
     async fn reserve(&self, order: &ReservationOrder) -> Result<Reservation> {
         let order = order.clone();
         self.writer.run(move |connection| reservations::reserve(connection, &order)).await

@@ -160,6 +160,7 @@ macro_rules! conformance {
                 a_document_that_is_abandoned_is_a_gap
                 another_reason_is_another_gap
                 only_dead_letters_are_decided_about
+                a_dead_document_is_tried_again_elsewhere
                 a_number_can_be_missing_more_than_once
                 abandoning_all_that_is_pending_makes_gaps
                 a_claim_that_is_over_changes_no_gap

@@ -209,3 +209,29 @@ pub async fn deliveries_that_are_no_documents_are_no_gaps(fixture: &dyn Fixture)
     outbox.store.abandon_deliveries(&outbox.tenant, outbox.receiver, at(20)).await.unwrap();
     assert_eq!(all_gaps(&*outbox.store, outbox.type_id).await, []);
 }
+
+/// Its sink is gone, and another one takes documents of the type.
+pub async fn a_dead_document_is_tried_again_elsewhere(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    outbox.count([document("1"), document("2")], 5).await;
+    let claimed = outbox.claim(10, 10).await;
+    assert!(outbox.settle(&claimed[0], Next::Dead, 11).await);
+    let ids: Vec<DeliveryId> = claimed.iter().map(|delivery| delivery.id).collect();
+    let other = outbox.with_receiver("other").await;
+    let (store, type_id, sink) = (&outbox.store, outbox.type_id, other.receiver);
+    let moved = store.move_documents(type_id, &ids, sink, at(20)).await.unwrap();
+    assert_eq!(moved, ids[..1], "the other one is under way");
+    assert_eq!(outbox.list().await.len(), 1);
+    drop(other);
+    let outbox = outbox.crash(fixture).await;
+    let other = Outbox { receiver: sink, ..outbox.clone() };
+    let again = other.claim_one(20).await;
+    assert_eq!((again.id, again.attempt, again.content.receiver), (ids[0], 1, sink));
+    assert_eq!(
+        (&again.content.key, &again.content.body),
+        (&claimed[0].content.key, &"1".to_owned())
+    );
+    assert!(other.settle(&again, Next::Delivered, 21).await);
+    let gaps = gaps_at(&*outbox.store, outbox.type_id, again.document.unwrap().serial).await;
+    assert_eq!(gaps.iter().map(|gap| gap.closed_at).collect::<Vec<_>>(), [Some(at(21))]);
+}

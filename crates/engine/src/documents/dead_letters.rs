@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::json;
 use storage::{
-    Deed, DeliveryId, DeliveryState, DocumentFilter, DocumentRecord, StoreError, TypeId, Verdict,
+    Deed, DeliveryId, DeliveryState, DocumentFilter, DocumentRecord, ReceiverId, StoreError,
+    TypeId, Verdict,
 };
 
 use super::Documents;
@@ -97,8 +98,7 @@ impl Documents {
     }
 
     /// Decides about every dead letter that matches, page by page, and says how many these were. What was
-    /// decided stays decided when a later page fails. That somebody wants it is in the audit log first. One
-    /// whose sink was deleted can only be given up.
+    /// decided stays decided when a later page fails. That somebody wants it is in the audit log first.
     pub async fn settle(
         &self,
         wanted: DeadDocuments<'_>,
@@ -120,27 +120,48 @@ impl Documents {
         }
     }
 
-    /// Decides about dead letters of one type.
+    /// Decides about dead letters of one type. One whose sink was deleted is tried again at the sink that
+    /// the type has now; without one, nobody would ever get it.
     async fn settle_of_type(
         &self,
         dead: &[(DocumentRecord, Arc<LiveType>)],
         decision: Decision<'_>,
     ) -> Result<u64, StoreError> {
-        let is_wanted = |record: &DocumentRecord| {
-            // Without its sink nobody would ever get it.
-            decision.verdict == Verdict::Abandon
-                || self.sinks.receivers.by_id(record.delivery.content.receiver).is_some()
+        let Some((_, live)) = dead.first() else { return Ok(0) };
+        let is_stranded = |record: &DocumentRecord| {
+            decision.verdict == Verdict::Retry
+                && self.sinks.receivers.by_id(record.delivery.content.receiver).is_none()
         };
-        let (mut ids, mut deeds) = (Vec::new(), Vec::new());
-        for (record, live) in dead.iter().filter(|(record, _)| is_wanted(record)) {
-            ids.push(record.delivery.id);
-            deeds.push(self.deed(record, live, decision));
+        let records = dead.iter().map(|(record, _)| record);
+        let (stranded, others) = records.partition(|record| is_stranded(record));
+        let id_type = &live.stored().id_type;
+        let settled = self.decide(live, others, decision, None).await?;
+        match self.sinks.of_type(id_type.tenant(), id_type.name()) {
+            Some(sink) => {
+                Ok(settled + self.decide(live, stranded, decision, Some(sink.id())).await?)
+            }
+            None => Ok(settled),
         }
-        let Some((first, _)) = dead.first().filter(|_| !ids.is_empty()) else { return Ok(0) };
-        let store = &self.common.store;
+    }
+
+    async fn decide(
+        &self,
+        live: &LiveType,
+        dead: Vec<&DocumentRecord>,
+        decision: Decision<'_>,
+        moved_to: Option<ReceiverId>,
+    ) -> Result<u64, StoreError> {
+        if dead.is_empty() {
+            return Ok(0);
+        }
+        let deeds: Vec<_> = dead.iter().map(|record| self.deed(record, live, decision)).collect();
+        let ids: Vec<_> = dead.iter().map(|record| record.delivery.id).collect();
+        let (store, type_id, now) = (&self.common.store, live.stored().id, self.common.now());
         store.record_deeds(&deeds).await?;
-        let (type_id, now) = (first.key.type_id, self.common.now());
-        let decided = store.decide_documents(type_id, &ids, decision.verdict, now).await?;
+        let decided = match moved_to {
+            Some(sink) => store.move_documents(type_id, &ids, sink, now).await?,
+            None => store.decide_documents(type_id, &ids, decision.verdict, now).await?,
+        };
         self.outbox.wake();
         Ok(decided.len() as u64)
     }

@@ -1,4 +1,4 @@
--- Documents that have to arrive in order are put on record in order.
+-- Documents that have to arrive in order are put on record in order, and dead letters can be moved.
 --
 -- A document has its number before others can see it. So of two instances the one that came second could
 -- be seen first, and what it had put on record be delivered before what it should follow. Numbers of a
@@ -41,4 +41,19 @@ BEGIN
     SELECT done.outcome, done.figure, done.other INTO outcome, figure, other
     FROM confirm_reservation(the_reservation, payload, its_reference, its_request_key, asker, sink,
                              log_entry, at) AS done;
+END $$;
+
+-- Documents that are dead letters because their sink is gone go to another one. As `retry_documents`
+-- otherwise. This is the only time that the row of a content changes.
+CREATE FUNCTION move_documents(the_type bigint, numbers bigint[], sink bigint, at timestamptz)
+RETURNS SETOF bigint LANGUAGE plpgsql AS $$
+DECLARE
+    dead bigint[] := lock_dead_documents(the_type, numbers);
+BEGIN
+    INSERT INTO delivery_receivers (receiver, tenant)
+    SELECT sink, tenant FROM id_types WHERE id = the_type
+    ON CONFLICT DO NOTHING;
+    UPDATE deliveries SET receiver = sink WHERE number = ANY (dead);
+    UPDATE settled_deliveries SET receiver = sink WHERE number = ANY (dead);
+    RETURN QUERY SELECT * FROM retry_documents(the_type, dead, at);
 END $$;

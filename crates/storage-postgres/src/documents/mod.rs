@@ -53,6 +53,16 @@ impl DocumentStore for PostgresStore {
         self.decide_dead(type_id, dead, verdict, Time::new(now)).await
     }
 
+    async fn move_documents(
+        &self,
+        type_id: TypeId,
+        dead: &[DeliveryId],
+        sink: ReceiverId,
+        now: Timestamp,
+    ) -> Result<Vec<DeliveryId>> {
+        self.move_dead(type_id, dead, sink, Time::new(now)).await
+    }
+
     async fn reserve(&self, order: &ReservationOrder) -> Result<Reservation> {
         self.hold(order).await
     }

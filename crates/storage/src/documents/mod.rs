@@ -256,6 +256,16 @@ pub trait DocumentStore {
         now: Timestamp,
     ) -> Result<Vec<DeliveryId>>;
 
+    /// Has documents of a type that are dead letters tried again, as [`Self::decide_documents`] does, at
+    /// another sink of their tenant: their own is not there any more.
+    async fn move_documents(
+        &self,
+        type_id: TypeId,
+        dead: &[DeliveryId],
+        sink: ReceiverId,
+        now: Timestamp,
+    ) -> Result<Vec<DeliveryId>>;
+
     /// Holds a number. [`StoreError::Stale`](crate::StoreError) if the type has another revision or the
     /// number is not with the holder.
     async fn reserve(&self, order: &ReservationOrder) -> Result<Reservation>;
