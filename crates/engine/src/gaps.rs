@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use idgen::format::Format;
-use storage::{Gap, GapFilter, GapTotals, SignOff, StoreError};
+use storage::{Gap, GapFilter, GapReason, GapTotals, SignOff, Span, StoreError};
 use tracing::warn;
 
 use crate::LiveType;
@@ -28,6 +28,36 @@ impl Gaps {
     /// Gaps of a type, oldest first.
     pub async fn list(&self, filter: &GapFilter) -> Result<Vec<Gap>, StoreError> {
         self.common.store.list_gaps(filter).await
+    }
+
+    /// The first and the last ID of each gap, where they are on record: the date that an ID shows may be
+    /// any of its period.
+    pub async fn written(
+        &self,
+        live: &LiveType,
+        gaps: &[Gap],
+    ) -> Result<Vec<[Option<String>; 2]>, StoreError> {
+        let has_ids = |gap: &Gap| {
+            matches!(
+                gap.reason,
+                GapReason::OutboxDlq
+                    | GapReason::Abandoned
+                    | GapReason::ReservationExpired
+                    | GapReason::ReservationReleased
+            )
+        };
+        if !matches!(live.format(), Format::Sequence(_)) || !gaps.iter().any(has_ids) {
+            return Ok(vec![[None, None]; gaps.len()]);
+        }
+        let ends = |gap: &Gap| {
+            let Span { period, serials, .. } = &gap.span;
+            [serials.start, serials.end - 1].map(|serial| (period.clone(), serial))
+        };
+        let numbers: Vec<_> = gaps.iter().flat_map(ends).collect();
+        let ids = self.common.store.written_ids(live.stored().id, &numbers).await?;
+        let mut ids = ids.into_iter();
+        let mut next = || ids.next().flatten();
+        Ok(gaps.iter().map(|_| [next(), next()]).collect())
     }
 
     /// How many gaps match, whatever the page is.

@@ -74,6 +74,25 @@ fn find(
         .collect()
 }
 
+/// The ID of a number that a document or a reservation has.
+fn id_of(
+    connection: &Connection,
+    type_id: TypeId,
+    (period, serial): &(String, u64),
+) -> StepResult<Option<String>> {
+    let id = connection
+        .prepare_cached(
+            "SELECT key FROM documents CROSS JOIN contents USING (delivery)
+             WHERE type_id = ?1 AND period = ?2 AND serial = ?3
+             UNION ALL
+             SELECT text FROM reservations WHERE type_id = ?1 AND period = ?2 AND serial = ?3
+             LIMIT 1",
+        )?
+        .query_one(params![type_id.0, period, serial], |row| row.get(0))
+        .optional()?;
+    Ok(id)
+}
+
 /// The latest of each state, by its index, and of these the latest.
 fn list(connection: &Connection, filter: &DocumentFilter) -> StepResult<Vec<DocumentRecord>> {
     let DocumentFilter { type_id, state, before, limit: most } = filter;
@@ -111,6 +130,19 @@ impl DocumentStore for SqliteStore {
         let period = period.map(str::to_owned);
         self.readers
             .run(move |connection| find(connection, type_id, period.as_deref(), serial))
+            .await
+    }
+
+    async fn written_ids(
+        &self,
+        type_id: TypeId,
+        numbers: &[(String, u64)],
+    ) -> Result<Vec<Option<String>>> {
+        let numbers = numbers.to_vec();
+        self.readers
+            .run(move |connection| {
+                numbers.iter().map(|number| id_of(connection, type_id, number)).collect()
+            })
             .await
     }
 

@@ -374,6 +374,7 @@ macro_rules! conformance {
                 a_reference_of_another_number_is_in_conflict
                 a_number_that_is_released_is_a_gap
                 a_number_that_nobody_came_for_is_a_gap
+                the_ids_of_documents_and_reservations_are_on_record
                 time_runs_out_by_itself
                 who_comes_first_decides
             }

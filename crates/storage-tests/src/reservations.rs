@@ -156,6 +156,16 @@ pub async fn a_document_gets_the_number_that_is_held(fixture: &dyn Fixture) {
     assert_eq!(outbox.store.expire_reservations(at(10_000), 10).await.unwrap(), []);
 }
 
+pub async fn the_ids_of_documents_and_reservations_are_on_record(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    outbox.add("0", 5).await;
+    reserve(&outbox, 5).await;
+    let numbers = [("", 1), ("", 7), ("", 0), ("2026", 0)];
+    let numbers = numbers.map(|(period, serial)| (period.to_owned(), serial));
+    let ids = outbox.store.written_ids(outbox.type_id, &numbers).await.unwrap();
+    assert_eq!(ids, [Some("N-1".to_owned()), None, Some("N-0".to_owned()), None]);
+}
+
 /// Whoever has lost the answer asks again.
 pub async fn confirming_twice_gives_the_same_document(fixture: &dyn Fixture) {
     let outbox = Outbox::open(fixture).await;

@@ -11,7 +11,7 @@ use futures_util::stream;
 use idgen::format::Format;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
-use storage::{Gap, GapFilter, GapReason, Page, Scope, SignOff};
+use storage::{Gap, GapFilter, GapReason, Page, Scope, SignOff, StoreError};
 use utoipa::{IntoParams, ToSchema};
 
 use super::App;
@@ -115,15 +115,25 @@ impl SignOffBody {
 }
 
 impl GapRangeBody {
-    fn new(gap: Gap, live: &LiveType, engine: &Engine) -> Self {
+    /// Gaps with their IDs: as they are on record, or as they would be written.
+    async fn all(
+        gaps: Vec<Gap>,
+        live: &LiveType,
+        engine: &Engine,
+    ) -> Result<Vec<Self>, StoreError> {
+        let ids = engine.gaps.written(live, &gaps).await?;
+        let gaps = gaps.into_iter().zip(ids);
+        Ok(gaps.map(|(gap, ids)| Self::new(gap, ids, live, engine)).collect())
+    }
+
+    fn new(gap: Gap, known: [Option<String>; 2], live: &LiveType, engine: &Engine) -> Self {
         let lost_at = gap.time_of_loss();
         let serials = gap.span.serials;
         let last = serials.end.saturating_sub(1);
         let id = |serial| written(live, &gap.span.period, serial, gap.detected_at);
-        let (first_id, last_id) = (
-            serials.clone().take(RENDERED_MAX).find_map(id),
-            serials.clone().rev().take(RENDERED_MAX).find_map(id),
-        );
+        let [first_known, last_known] = known;
+        let first_id = first_known.or_else(|| serials.clone().take(RENDERED_MAX).find_map(id));
+        let last_id = last_known.or_else(|| serials.clone().rev().take(RENDERED_MAX).find_map(id));
         Self {
             id: gap.id.to_string(),
             first: serials.start.to_string(),
@@ -242,10 +252,9 @@ pub(crate) async fn list(
         let more = found.len() > limit;
         found.truncate(limit);
         let next = found.last().filter(|_| more).map(|gap| gap.id.to_string());
-        let gaps = found.into_iter().map(|gap| GapRangeBody::new(gap, &live, &app.engine));
+        let gaps = GapRangeBody::all(found, &live, &app.engine).await?;
         let (total, total_gaps) = (totals.serials, totals.gaps);
-        Ok(JsonBody::ok(&GapsBody { gaps: gaps.collect(), total, total_gaps, next })
-            .into_response())
+        Ok(JsonBody::ok(&GapsBody { gaps, total, total_gaps, next }).into_response())
     })
     .await
 }
@@ -272,8 +281,9 @@ fn csv(app: Arc<App>, live: Arc<LiveType>, mut filter: GapFilter) -> Response {
             let gaps = app.engine.gaps.list(&filter).await.map_err(std::io::Error::other)?;
             let more = gaps.len() == ROWS_AT_ONCE as usize;
             filter.page.after = gaps.last().map_or(0, |gap| gap.id);
-            for gap in gaps {
-                let row = GapRangeBody::new(gap, &live, &app.engine).columns(&live);
+            let gaps = GapRangeBody::all(gaps, &live, &app.engine).await;
+            for gap in gaps.map_err(std::io::Error::other)? {
+                let row = gap.columns(&live);
                 let row = row.each_ref().map(|text| quoted(text));
                 text.push_str(&row.join(","));
                 text.push_str("\r\n");
@@ -337,8 +347,10 @@ pub(crate) async fn sign_off(
             let live = app.engine.catalogue.find(&tenant, &type_name)?;
             let gap = read_number(&gap, "gap")?;
             let signed = app.engine.gaps.sign_off(&live, gap, caller.key_id(), note).await?;
-            let signed = signed.ok_or_else(|| Problem::not_found("gap"))?;
-            Ok(JsonBody::ok(&GapRangeBody::new(signed, &live, &app.engine)))
+            let signed =
+                GapRangeBody::all(signed.into_iter().collect(), &live, &app.engine).await?;
+            let signed = signed.first().ok_or_else(|| Problem::not_found("gap"))?;
+            Ok(JsonBody::ok(signed))
         },
     )
     .await

@@ -33,6 +33,24 @@ fn events(history: &Value) -> Vec<&str> {
     events.map(|event| event["event"].as_str().unwrap()).collect()
 }
 
+/// An ID may show another date than the one that its period begins with.
+#[test]
+fn gaps_tell_the_ids_that_were_given() {
+    let server = home().start();
+    let client = server.client();
+    let sequence = json!({"template": "S-{yyyy}{mm}{dd}-{seq}", "reset": "yearly"});
+    let put = client.put("/api/v1/types/slip", &json!({"sequence": sequence}));
+    assert_eq!(put.status, 201, "{put:?}");
+    let held = client.post("/api/v1/reservations", &json!({"type": "slip"})).body;
+    let path = format!("/api/v1/reservations/{}/release", held["reservation"].as_str().unwrap());
+    assert_eq!(client.post(&path, &json!({})).status, 200);
+    let gaps = client.get("/api/v1/ids/gaps?type=slip").body;
+    let gap = &gaps["gaps"][0];
+    assert_eq!((&gap["first_id"], &gap["last_id"]), (&held["id"], &held["id"]));
+    let csv = client.get("/api/v1/ids/gaps?type=slip&format=csv");
+    assert!(csv.text.contains(held["id"].as_str().unwrap()), "{csv:?}");
+}
+
 #[test]
 fn gaps_are_listed_with_reasons_and_totals() {
     let server = home().start();

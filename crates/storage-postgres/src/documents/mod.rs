@@ -39,6 +39,14 @@ impl DocumentStore for PostgresStore {
         self.documents_at(type_id, period, serial).await
     }
 
+    async fn written_ids(
+        &self,
+        type_id: TypeId,
+        numbers: &[(String, u64)],
+    ) -> Result<Vec<Option<String>>> {
+        self.ids_at(type_id, numbers).await
+    }
+
     async fn documents(&self, filter: &DocumentFilter) -> Result<Vec<DocumentRecord>> {
         self.list_documents(filter).await
     }

@@ -9,6 +9,7 @@ use crate::database::Repeat;
 use crate::error::corrupt;
 use crate::outbox::{read_document, read_record, records_sql, write_limit};
 use crate::session::Param;
+use crate::spans::write_serial;
 
 // A counter has a row for each period, so there is one step in the index for each of them.
 const AT_SERIAL: &str = "
@@ -17,6 +18,19 @@ const AT_SERIAL: &str = "
         WHERE deliveries.type_id = counters.type_id AND deliveries.period = counters.period
           AND deliveries.serial = $3) AS document
     WHERE counters.type_id = $1 AND ($2::text IS NULL OR counters.period = $2)";
+
+const IDS: &str = "
+    SELECT coalesce(document.key, held.id)
+    FROM unnest($2::text[], $3::bigint[]) WITH ORDINALITY AS wanted (period, serial, place)
+    LEFT JOIN LATERAL (
+        SELECT key FROM deliveries
+        WHERE type_id = $1 AND deliveries.period = wanted.period
+          AND deliveries.serial = wanted.serial OFFSET 0) AS document ON true
+    LEFT JOIN LATERAL (
+        SELECT id FROM reservations
+        WHERE type_id = $1 AND reservations.period = wanted.period
+          AND reservations.serial = wanted.serial OFFSET 0) AS held ON true
+    ORDER BY wanted.place";
 
 // As for deliveries: almost everything is delivered, and what failed has an index of its own. What is
 // pending is looked for with every receiver, of which there are few.
@@ -84,6 +98,22 @@ impl PostgresStore {
             rows.iter().map(|row| read(row, type_id)).collect::<Result<_>>()?;
         found.sort_by(|a, b| a.key.period.cmp(&b.key.period));
         Ok(found)
+    }
+
+    /// The IDs of numbers, where they are on record.
+    pub(super) async fn ids_at(
+        &self,
+        type_id: TypeId,
+        numbers: &[(String, u64)],
+    ) -> Result<Vec<Option<String>>> {
+        let Some(shard) = self.shard_of(type_id) else { return Ok(vec![None; numbers.len()]) };
+        let periods: Vec<&str> = numbers.iter().map(|(period, _)| period.as_str()).collect();
+        let serials = numbers.iter().map(|(_, serial)| write_serial(*serial));
+        let serials = serials.collect::<Result<Vec<_>>>()?;
+        let params: [Param<'_>; 3] =
+            [(&type_id.0, Type::INT8), (&periods, Type::TEXT_ARRAY), (&serials, Type::INT8_ARRAY)];
+        let rows = shard.query(Repeat::Always, IDS, &params).await?;
+        Ok(rows.iter().map(|row| row.get(0)).collect())
     }
 
     /// Documents of a type, the latest first.

@@ -241,6 +241,14 @@ pub trait DocumentStore {
         serial: u64,
     ) -> Result<Vec<DocumentRecord>>;
 
+    /// The IDs of numbers of a type, each by its period and serial, where a document or a reservation has
+    /// them.
+    async fn written_ids(
+        &self,
+        type_id: TypeId,
+        numbers: &[(String, u64)],
+    ) -> Result<Vec<Option<String>>>;
+
     /// Documents, the latest first.
     async fn documents(&self, filter: &DocumentFilter) -> Result<Vec<DocumentRecord>>;
 
