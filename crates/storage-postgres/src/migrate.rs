@@ -48,6 +48,7 @@ pub(crate) const SHARD: Series = Series {
         migration!("shard", "0015_manifests", older_may_run: true),
         migration!("shard", "0016_idle_batches", older_may_run: true),
         migration!("shard", "0013_order_and_moves", older_may_run: true),
+        migration!("shard", "0014_failures", older_may_run: true),
     ],
 };
 

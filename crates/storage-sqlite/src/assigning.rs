@@ -262,6 +262,7 @@ impl Post {
             content,
             document: Some(key),
             attempt: claims,
+            failures: 0,
             token: claims.into(),
             created_at: *now,
         })

@@ -19,7 +19,7 @@ pub(crate) const NO_TYPE: i64 = 0;
 
 // Begins with what is pending and due, and goes on from there.
 pub(crate) const DUE: &str = "
-    SELECT number, receiver, attempts, token, created_at, key, subject, body,
+    SELECT number, receiver, attempts, failures, token, created_at, key, subject, body,
            deliveries.type_id, period, serial
     FROM deliveries INDEXED BY deliveries_due
     CROSS JOIN contents ON contents.delivery = deliveries.number
@@ -39,7 +39,7 @@ pub(crate) const IN_ORDER: &str = "
     ORDER BY number LIMIT ?4";
 
 const ONE: &str = "
-    SELECT number, receiver, attempts, token, created_at, key, subject, body,
+    SELECT number, receiver, attempts, failures, token, created_at, key, subject, body,
            deliveries.type_id, period, serial
     FROM deliveries
     CROSS JOIN contents ON contents.delivery = deliveries.number
@@ -50,6 +50,7 @@ const TAKE: &str = "UPDATE deliveries SET attempts = ?2, token = ?3, due_at = ?4
 
 const SETTLE: &str = "
     UPDATE deliveries SET token = token + 1, state = ?3, due_at = ?4, settled_at = ?5,
+        failures = failures + (?10 IS NOT NULL),
         last_number = ?6, last_at = ?7, last_ms = ?8, last_status = ?9, last_error = ?10
     WHERE number = ?1 AND token = ?2 RETURNING type_id";
 
@@ -107,6 +108,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<Delivery> {
         content: read_heading(row)?.with(row.get("body")?),
         document: if is_document { Some(read_key(row)?) } else { None },
         attempt: row.get("attempts")?,
+        failures: row.get("failures")?,
         token: row.get("token")?,
         created_at: row.get::<_, Millis>("created_at")?.0,
     })

@@ -126,7 +126,7 @@ pub(crate) fn decide(
     let decided = connection
         .prepare_cached(match verdict {
             Verdict::Retry => {
-                "UPDATE deliveries SET state = 'pending', attempts = 0, due_at = ?2,
+                "UPDATE deliveries SET state = 'pending', attempts = 0, failures = 0, due_at = ?2,
                      settled_at = NULL
                  WHERE number = ?1 AND state <> 'pending'"
             }

@@ -19,7 +19,7 @@ const LOCK: &str = "mintage.lock";
 type Migration = fn(&Connection) -> rusqlite::Result<()>;
 
 /// Each migration in its place: the first makes version 1 of an empty file.
-const MIGRATIONS: [Migration; 9] = [
+const MIGRATIONS: [Migration; 10] = [
     |file| file.execute_batch(include_str!("../migrations/0001_first_tables.sql")),
     |file| file.execute_batch(include_str!("../migrations/0002_revisions_and_holders.sql")),
     |file| file.execute_batch(include_str!("../migrations/0003_batches.sql")),
@@ -29,6 +29,7 @@ const MIGRATIONS: [Migration; 9] = [
     |file| file.execute_batch(include_str!("../migrations/0007_losses.sql")),
     |file| file.execute_batch(include_str!("../migrations/0008_manifests.sql")),
     |file| file.execute_batch(include_str!("../migrations/0009_idle_batches.sql")),
+    |file| file.execute_batch(include_str!("../migrations/0010_failures.sql")),
 ];
 
 /// As in the first migration. Zero in a file that nobody has claimed.

@@ -93,7 +93,7 @@ pub async fn a_delivery_is_tried_again_with_all_attempts(fixture: &dyn Fixture) 
         assert_eq!(outbox.claim(10, seconds - 1).await, []);
         let again = outbox.claim_one(seconds).await;
         assert!(again.token > last.token);
-        assert_eq!((again.attempt, &again.content), (1, &last.content));
+        assert_eq!((again.attempt, again.failures, &again.content), (1, 0, &last.content));
         assert!(outbox.settle(&again, Next::Dead, seconds + 2).await);
         log.push(attempt(&again, seconds + 1, Some("on purpose")));
         last = again;

@@ -20,6 +20,7 @@ pub async fn what_is_due_is_claimed(fixture: &dyn Fixture) {
         content: outbox.message("a"),
         document: None,
         attempt: 1,
+        failures: 0,
         token: claimed.token,
         created_at: at(10),
     };
@@ -53,6 +54,7 @@ pub async fn a_claim_ends_by_itself(fixture: &dyn Fixture) {
     assert_eq!(taken, Delivery { attempt: 2, token: taken.token, ..lost.clone() });
     let before = outbox.look(lost.id).await;
     assert_eq!((before.0.attempts, &before.1), (2, &vec![]), "nobody knows how the first went");
+    assert_eq!(taken.failures, 0);
     for next in [Next::Delivered, Next::Retry(at(200)), Next::Dead] {
         assert!(!outbox.settle(&lost, next, 80).await, "{next:?}");
     }

@@ -123,7 +123,7 @@ pub async fn failed_attempts_are_logged_in_order(fixture: &dyn Fixture) {
     for (number, (status, error)) in (1..).zip(failures) {
         let seconds = i64::from(number) * 100;
         let delivery = outbox.claim_one(seconds).await;
-        assert_eq!(delivery.attempt, number);
+        assert_eq!((delivery.attempt, delivery.failures), (number, number - 1));
         let failed = Attempt {
             number,
             at: at(seconds),

@@ -125,6 +125,9 @@ pub struct Delivery {
     pub document: Option<DocumentKey>,
     /// Which attempt this is, from 1.
     pub attempt: u32,
+    /// How many have failed since it was put on record or tried again by hand. One that was never heard of
+    /// again has not.
+    pub failures: u32,
     /// Grows with every claim. A claim with an old token can change nothing any more.
     pub token: i64,
     /// When it was put on record.

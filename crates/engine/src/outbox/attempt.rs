@@ -261,7 +261,7 @@ impl Outbox {
         let next = match &error {
             None => Next::Delivered,
             Some(_) if gone || !worth_retrying => Next::Dead,
-            Some(_) => self.next_attempt(receiver, delivery.attempt, put_off),
+            Some(_) => self.next_attempt(receiver, delivery.failures.saturating_add(1), put_off),
         };
         self.report(receiver, delivery, error.as_deref(), next);
         // A receiver that rejects what it is sent works as it should.
@@ -276,11 +276,11 @@ impl Outbox {
     fn next_attempt(
         &self,
         receiver: &LiveReceiver,
-        attempt: u32,
+        failures: u32,
         put_off: Option<Duration>,
     ) -> Next {
         let backoff = self.settings(receiver.stored().receiver.purpose).backoff;
-        let Some(delay) = backoff.delay(attempt, &*self.common.entropy) else {
+        let Some(delay) = backoff.delay(failures, &*self.common.entropy) else {
             return Next::Dead;
         };
         let delay = delay.max(put_off.unwrap_or_default().min(PUT_OFF_MAX));

@@ -186,8 +186,15 @@ impl Webhooks {
             body: json!({"type": kind, "timestamp": now, "data": {"webhook": webhook.name()}})
                 .to_string(),
         };
-        let (id, attempt, token) = (DeliveryId(0), 1, 0);
-        let delivery = Delivery { id, content, document: None, attempt, token, created_at: now };
+        let delivery = Delivery {
+            id: DeliveryId(0),
+            content,
+            document: None,
+            attempt: 1,
+            failures: 0,
+            token: 0,
+            created_at: now,
+        };
         let began = Instant::now();
         let send = async {
             let letter = letter(webhook, &delivery, now).ok_or("it has no address")?;

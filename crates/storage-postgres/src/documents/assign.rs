@@ -147,6 +147,7 @@ impl<'a> Assignment<'a> {
                 serial: *serial,
             }),
             attempt: claims,
+            failures: 0,
             token: i64::from(claims),
             created_at: Time::new(order.now).0,
         }

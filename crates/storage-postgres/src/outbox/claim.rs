@@ -51,11 +51,11 @@ const CLAIM: &str = "
         UPDATE pending_deliveries AS pending SET due_at = $5, attempts = pending.attempts + 1,
             token = pending.token + 1
         WHERE pending.number = ANY (ARRAY(SELECT number FROM due))
-        RETURNING pending.number, pending.attempts, pending.token
+        RETURNING pending.number, pending.attempts, pending.failures, pending.token
     )
     SELECT content.number, content.receiver, content.key, content.subject, content.body,
            content.created_at, content.type_id, content.period, content.serial, claimed.attempts,
-           claimed.token
+           claimed.failures, claimed.token
     FROM claimed JOIN due ON due.number = claimed.number
         JOIN deliveries AS content ON content.number = claimed.number
     ORDER BY due.place, due.due_at, due.number";

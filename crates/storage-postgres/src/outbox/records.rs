@@ -19,6 +19,7 @@ pub(crate) fn records_sql(chosen: &str, condition: &str) -> String {
                 coalesce(settled.state, 'pending') AS state, pending.due_at,
                 coalesce(settled.token, pending.token) AS token,
                 settled.settled_at, coalesce(settled.attempts, pending.attempts) AS attempts,
+                coalesce(pending.failures, 0) AS failures,
                 coalesce(settled.last_attempt, pending.last_attempt) AS last_attempt,
                 coalesce(settled.last_at, pending.last_at) AS last_at,
                 coalesce(settled.last_us, pending.last_us) AS last_us,

@@ -39,6 +39,7 @@ pub(crate) fn read_delivery(row: &Row, id: DeliveryId, body: String) -> Result<D
         content: read_heading(row).with(body),
         document: read_document(row)?,
         attempt: read_small(row, "attempts")?,
+        failures: read_small(row, "failures")?,
         token: row.get("token"),
         created_at: row.get::<_, Time>("created_at").0,
     })
