@@ -111,6 +111,25 @@ fn list(connection: &Connection, filter: &DocumentFilter) -> StepResult<Vec<Docu
     Ok(found)
 }
 
+/// Dead letters of one type after the other, until there are enough.
+fn list_dead(
+    connection: &Connection,
+    types: &[TypeId],
+    after: Option<(TypeId, DeliveryId)>,
+    most: usize,
+) -> StepResult<Vec<DocumentRecord>> {
+    let mut found: Vec<DocumentRecord> = Vec::new();
+    for type_id in types.iter().copied() {
+        if found.len() >= most {
+            break;
+        }
+        let before = after.filter(|(begun, _)| *begun == type_id).map(|(_, id)| id);
+        let (state, limit) = (Some(DeliveryState::Dead), most - found.len());
+        found.extend(list(connection, &DocumentFilter { type_id, state, before, limit })?);
+    }
+    Ok(found)
+}
+
 #[async_trait]
 impl DocumentStore for SqliteStore {
     async fn assign_documents(&self, order: &Arc<DocumentOrder>) -> Result<Vec<Vec<Assigned>>> {
@@ -149,6 +168,16 @@ impl DocumentStore for SqliteStore {
     async fn documents(&self, filter: &DocumentFilter) -> Result<Vec<DocumentRecord>> {
         let filter = filter.clone();
         self.readers.run(move |connection| list(connection, &filter)).await
+    }
+
+    async fn dead_documents(
+        &self,
+        types: &[TypeId],
+        after: Option<(TypeId, DeliveryId)>,
+        limit: usize,
+    ) -> Result<Vec<DocumentRecord>> {
+        let types = types.to_vec();
+        self.readers.run(move |connection| list_dead(connection, &types, after, limit)).await
     }
 
     async fn decide_documents(

@@ -191,6 +191,7 @@ macro_rules! conformance {
                 the_same_document_at_once_has_one_number
                 documents_are_found_by_number_and_period
                 documents_are_listed_latest_first
+                dead_documents_are_listed_across_types
                 documents_are_not_forgotten
                 many_documents_are_assigned_in_one_step
             }

@@ -298,3 +298,35 @@ pub async fn many_documents_are_assigned_in_one_step(fixture: &dyn Fixture) {
     serials.sort_unstable();
     assert_eq!(serials, (0..DOCUMENTS).collect::<Vec<_>>());
 }
+
+pub async fn dead_documents_are_listed_across_types(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    let other_type = type_of(&*outbox.store, "acme", "other").await;
+    let other = Outbox { type_id: other_type, ..outbox.clone() };
+    let mut types = [outbox.type_id, other_type];
+    types.sort_unstable();
+    let mut expected = Vec::new();
+    for seconds in 10..16 {
+        let added = [&outbox, &other][usize::from(seconds % 2 == 0)];
+        let delivery = added.add("1", seconds).await;
+        let dead = added.claim_one(seconds).await;
+        let next = if seconds < 12 { Next::Delivered } else { Next::Dead };
+        assert!(outbox.settle(&dead, next, seconds).await);
+        if next == Next::Dead {
+            expected.push((added.type_id, delivery.id));
+        }
+    }
+    expected.sort_by_key(|(type_id, id)| (*type_id, std::cmp::Reverse(*id)));
+    let list = async |types: &[TypeId], after, limit| -> Vec<_> {
+        let found = outbox.store.dead_documents(types, after, limit).await.unwrap();
+        found.into_iter().map(|record| (record.key.type_id, record.delivery.id)).collect()
+    };
+    assert_eq!(list(&types, None, 10).await, expected);
+    assert_eq!(list(&types, None, 3).await, expected[..3]);
+    for (place, after) in expected.iter().enumerate() {
+        let from = types.iter().position(|type_id| *type_id == after.0).unwrap();
+        assert_eq!(list(&types[from..], Some(*after), 10).await, expected[place + 1..]);
+    }
+    assert_eq!(list(&types[1..], None, 10).await, expected[2..]);
+    assert_eq!(list(&[], None, 10).await, []);
+}

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use storage::{
-    Deed, DeliveryId, DeliveryState, DocumentFilter, DocumentRecord, ReceiverId, StoreError,
-    TypeId, Verdict,
+    Deed, DeliveryId, DeliveryState, DocumentRecord, ReceiverId, StoreError, TypeId, Verdict,
 };
 
 use super::Documents;
@@ -52,37 +51,42 @@ impl Documents {
         after: Option<DeadPlace>,
         limit: usize,
     ) -> Result<Vec<(DocumentRecord, Arc<LiveType>)>, StoreError> {
-        let mut found = Vec::new();
-        for live in self.types_with_documents(wanted) {
-            let type_id = live.stored().id;
-            if found.len() >= limit || after.is_some_and(|(behind, _)| type_id < behind) {
-                continue;
-            }
-            let before = after.filter(|(behind, _)| *behind == type_id).map(|(_, id)| id);
-            found.extend(self.dead_of_type(&live, wanted.id, before, limit - found.len()).await?);
+        let mut types = self.types_with_documents(wanted);
+        types.retain(|live| after.is_none_or(|(behind, _)| live.stored().id >= behind));
+        if let Some(id) = wanted.id {
+            return self.dead_with_id(&types, id, after, limit).await;
         }
-        Ok(found)
+        let ids: Vec<TypeId> = types.iter().map(|live| live.stored().id).collect();
+        let dead = self.common.store.dead_documents(&ids, after, limit).await?;
+        let with_type = |record: DocumentRecord| {
+            let place = ids.binary_search(&record.key.type_id).ok()?;
+            Some((record, Arc::clone(&types[place])))
+        };
+        Ok(dead.into_iter().filter_map(with_type).collect())
     }
 
-    async fn dead_of_type(
+    /// Those with an ID, of which each type has one at most.
+    async fn dead_with_id(
         &self,
-        live: &Arc<LiveType>,
-        id: Option<&str>,
-        before: Option<DeliveryId>,
+        types: &[Arc<LiveType>],
+        id: &str,
+        after: Option<DeadPlace>,
         limit: usize,
     ) -> Result<Vec<(DocumentRecord, Arc<LiveType>)>, StoreError> {
-        let records = if let Some(id) = id {
-            let is_dead = |record: &DocumentRecord| {
+        let mut found = Vec::new();
+        for live in types {
+            let before = after.filter(|(behind, _)| *behind == live.stored().id).map(|(_, id)| id);
+            let is_wanted = |record: &DocumentRecord| {
                 record.delivery.state == DeliveryState::Dead
                     && before.is_none_or(|before| record.delivery.id < before)
             };
-            self.find_of_type(live, id).await?.into_iter().filter(is_dead).collect()
-        } else {
-            let (type_id, state) = (live.stored().id, Some(DeliveryState::Dead));
-            let filter = DocumentFilter { type_id, state, before, limit };
-            self.common.store.documents(&filter).await?
-        };
-        Ok(records.into_iter().map(|record| (record, Arc::clone(live))).collect())
+            let record = self.find_of_type(live, id).await?.filter(is_wanted);
+            found.extend(record.map(|record| (record, Arc::clone(live))));
+            if found.len() >= limit {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     /// The types that may have such documents.

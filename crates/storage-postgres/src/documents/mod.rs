@@ -51,6 +51,15 @@ impl DocumentStore for PostgresStore {
         self.list_documents(filter).await
     }
 
+    async fn dead_documents(
+        &self,
+        types: &[TypeId],
+        after: Option<(TypeId, DeliveryId)>,
+        limit: usize,
+    ) -> Result<Vec<DocumentRecord>> {
+        self.dead_of_types(types, after, limit).await
+    }
+
     async fn decide_documents(
         &self,
         type_id: TypeId,

@@ -68,15 +68,21 @@ fn choice(state: Option<DeliveryState>) -> &'static str {
     }
 }
 
-fn read(row: &Row, type_id: TypeId) -> Result<DocumentRecord> {
+/// A document of a type.
+fn read_of(row: &Row, type_id: TypeId) -> Result<DocumentRecord> {
     let shard = type_id.0.rem_euclid(crate::NUMBER_STEP);
     let shard = u16::try_from(shard).map_err(|_| corrupt("a shard has a strange number"))?;
+    read(row, DeliveryId::new(row.get("number"), shard))
+}
+
+/// A document.
+pub(super) fn read(row: &Row, id: DeliveryId) -> Result<DocumentRecord> {
     let key = read_document(row)?;
     Ok(DocumentRecord {
         key: key.ok_or_else(|| corrupt("a document has no number"))?,
         reference: row.get("reference"),
         key_id: row.get::<_, Option<i64>>("key_id").unwrap_or_default(),
-        delivery: read_record(row, DeliveryId::new(row.get("number"), shard))?,
+        delivery: read_record(row, id)?,
     })
 }
 
@@ -95,7 +101,7 @@ impl PostgresStore {
             [(&type_id.0, Type::INT8), (&period, Type::TEXT), (&serial, Type::INT8)];
         let rows = shard.query(Repeat::Always, &records_sql(AT_SERIAL, "true"), &params).await?;
         let mut found: Vec<DocumentRecord> =
-            rows.iter().map(|row| read(row, type_id)).collect::<Result<_>>()?;
+            rows.iter().map(|row| read_of(row, type_id)).collect::<Result<_>>()?;
         found.sort_by(|a, b| a.key.period.cmp(&b.key.period));
         Ok(found)
     }
@@ -130,6 +136,6 @@ impl PostgresStore {
         ];
         let sql = records_sql(choice(filter.state), "true");
         let rows = shard.query(Repeat::Always, &sql, &params).await?;
-        rows.iter().map(|row| read(row, filter.type_id)).collect()
+        rows.iter().map(|row| read_of(row, filter.type_id)).collect()
     }
 }

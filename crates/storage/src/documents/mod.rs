@@ -252,6 +252,15 @@ pub trait DocumentStore {
     /// Documents, the latest first.
     async fn documents(&self, filter: &DocumentFilter) -> Result<Vec<DocumentRecord>>;
 
+    /// Documents of some types that are dead letters, in the order of their types and the latest of each
+    /// first, behind one of the first type. One step for each shard.
+    async fn dead_documents(
+        &self,
+        types: &[TypeId],
+        after: Option<(TypeId, DeliveryId)>,
+        limit: usize,
+    ) -> Result<Vec<DocumentRecord>>;
+
     /// Decides about documents of a type that are dead letters, all in one step, and returns those that
     /// were. Whatever is none (any more) stays as it is: it is on its way again, has arrived or was given
     /// up. A retry makes them due at once, with all attempts. Abandoned ones are given up for good, and
