@@ -248,16 +248,27 @@ impl DocumentNumbers {
         lock(&self.in_doubt).extend(spans);
     }
 
-    /// Tells the store which serials have no IDs, and has it find out what became of failed steps: what
-    /// is still with this instance was never put on record, and is lost.
+    /// Tells the store which serials have no IDs, and has it find out what became of failed steps. Where one
+    /// of these fails, the other is done all the same.
     pub(super) async fn settle_doubts(&self) -> Result<(), StoreError> {
+        let told = self.tell_rejected().await;
+        self.close_doubts().await.and(told)
+    }
+
+    async fn tell_rejected(&self) -> Result<(), StoreError> {
         let rejected = lock(&self.rejected).clone();
-        if !rejected.is_empty() {
-            let group = |span: &Span| IssueGroup { span: span.clone(), issues: Vec::new() };
-            let groups: Vec<_> = rejected.iter().map(group).collect();
-            self.common.store.record_issues(&groups).await?;
-            lock(&self.rejected).drain(..rejected.len());
+        if rejected.is_empty() {
+            return Ok(());
         }
+        let group = |span: &Span| IssueGroup { span: span.clone(), issues: Vec::new() };
+        let groups: Vec<_> = rejected.iter().map(group).collect();
+        self.common.store.record_issues(&groups).await?;
+        lock(&self.rejected).drain(..rejected.len());
+        Ok(())
+    }
+
+    /// What is still with this instance was never put on record, and is lost.
+    async fn close_doubts(&self) -> Result<(), StoreError> {
         let spans = std::mem::take(&mut *lock(&self.in_doubt));
         if spans.is_empty() {
             return Ok(());
