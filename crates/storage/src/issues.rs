@@ -115,7 +115,8 @@ pub struct Gap {
 
 impl Gap {
     /// When it was lost, where that is known. What was on an instance that is gone was lost no earlier
-    /// than this: it is when the instance was last seen.
+    /// than this: it is when the instance was last seen. What a step had that failed was lost when its
+    /// instance found the store again and said so, usually within a second.
     pub fn time_of_loss(&self) -> Option<Timestamp> {
         let found_at_once = match self.reason {
             GapReason::BatchCancelled
@@ -123,7 +124,9 @@ impl Gap {
             | GapReason::OutboxDlq
             | GapReason::PoolDiscarded
             | GapReason::ReservationReleased => true,
-            GapReason::Crash | GapReason::UntrackedLoss | GapReason::ReservationExpired => false,
+            // Otherwise nobody knows who had it, and so not when.
+            GapReason::UntrackedLoss => !self.instance.is_empty(),
+            GapReason::Crash | GapReason::ReservationExpired => false,
         };
         self.lost_at.or(found_at_once.then_some(self.detected_at))
     }
@@ -236,4 +239,26 @@ pub trait IssueStore {
         period: Option<&str>,
         serial: u64,
     ) -> Result<Vec<Gap>>;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_step_lost_that_failed_was_lost_when_it_was_found() {
+        let mut gap = Gap {
+            id: 1,
+            span: Span { type_id: TypeId(1), period: String::new(), serials: 5..6 },
+            reason: GapReason::UntrackedLoss,
+            detected_at: Timestamp::UNIX_EPOCH,
+            lost_at: None,
+            instance: "a".to_owned(),
+            closed_at: None,
+            sign_off: None,
+        };
+        assert_eq!(gap.time_of_loss(), Some(Timestamp::UNIX_EPOCH));
+        gap.instance.clear();
+        assert_eq!(gap.time_of_loss(), None);
+    }
 }
