@@ -4,6 +4,7 @@
 //! They are apart from the pools that IDs are issued from: what an assignment takes is accounted for by
 //! the step that writes the document, and not by the issue log behind it.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -38,6 +39,8 @@ pub(super) struct DocumentNumbers {
     instance: String,
     /// By type. A type has one counter at a time.
     held: Mutex<HashMap<TypeId, Held>>,
+    /// What came back when its counter was not in use any more, until it is given back.
+    left: Mutex<Vec<Span>>,
     /// What failed steps may have lost, until the store says what became of it.
     in_doubt: Mutex<Vec<Span>>,
     /// Serials without IDs, until the store knows.
@@ -46,8 +49,9 @@ pub(super) struct DocumentNumbers {
 
 impl DocumentNumbers {
     pub(super) fn new(common: Common, instance: String) -> Self {
-        let (held, in_doubt, rejected) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Self { common, instance, held, in_doubt, rejected }
+        let (held, left) = (Mutex::default(), Mutex::default());
+        let (in_doubt, rejected) = (Mutex::default(), Mutex::default());
+        Self { common, instance, held, left, in_doubt, rejected }
     }
 
     pub(super) fn instance(&self) -> &str {
@@ -103,19 +107,31 @@ impl DocumentNumbers {
         }
     }
 
-    /// Puts back IDs that were not used.
+    /// Puts back IDs that were not used. What was held of their counter may have been given back meanwhile.
     pub(super) fn put_back(&self, type_id: TypeId, counter: &Counter, ids: &[(u64, String)]) {
-        let unused = runs(ids.iter().map(|(serial, _)| *serial));
-        let mut held = self.lock();
-        if let Some(held) = held.get_mut(&type_id).filter(|held| held.counter.is_same(counter)) {
-            for run in unused {
-                held.serials.add(run);
-            }
-        } else {
-            // The counter was left meanwhile, and these with it.
-            drop(held);
-            self.doubt(type_id, counter.period(), ids);
+        for run in runs(ids.iter().map(|(serial, _)| *serial)) {
+            self.add(type_id, counter, run);
         }
+    }
+
+    /// Holds serials, or leaves them to be given back if another counter of the type is in use.
+    fn add(&self, type_id: TypeId, counter: &Counter, serials: Range<u64>) -> bool {
+        let mut held = self.lock();
+        let held = held.entry(type_id).or_insert_with(|| Held {
+            counter: counter.clone(),
+            serials: Serials::default(),
+            drawn: 0,
+            drawn_at_ms: None,
+            taken_at_ms: self.common.now().as_millisecond(),
+        });
+        let is_same = held.counter.is_same(counter);
+        if is_same {
+            held.serials.add(serials);
+        } else {
+            let period = counter.period().to_owned();
+            lock(&self.left).push(Span { type_id, period, serials });
+        }
+        is_same
     }
 
     fn next_held(&self, type_id: TypeId, counter: &Counter, wanted: usize) -> Option<Range<u64>> {
@@ -134,6 +150,15 @@ impl DocumentNumbers {
         };
         for (type_id, held) in idle {
             self.give_back(type_id, held).await;
+        }
+        self.give_back_left().await;
+    }
+
+    async fn give_back_left(&self) {
+        let mut left = std::mem::take(&mut *lock(&self.left));
+        left.sort_by_key(|span| Reverse(span.serials.start));
+        for span in left {
+            self.give_back_span(span).await;
         }
     }
 
@@ -171,22 +196,13 @@ impl DocumentNumbers {
             return Ok(false);
         }
         self.common.metrics.serials_drawn.inc_by(drawn.end - drawn.start);
-        let mut held = self.lock();
-        let held = held.entry(type_id).or_insert_with(|| Held {
-            counter: counter.clone(),
-            serials: Serials::default(),
-            drawn: 0,
-            drawn_at_ms: None,
-            taken_at_ms: now_ms,
-        });
-        if !held.counter.is_same(counter) {
+        if !self.add(type_id, counter, drawn) {
             // Somebody asks for another period or for changed settings at the same moment.
-            let period = counter.period().to_owned();
-            lock(&self.in_doubt).push(Span { type_id, period, serials: drawn });
             return Err(IssueError::Closed);
         }
-        (held.drawn, held.drawn_at_ms) = (size, Some(now_ms));
-        held.serials.add(drawn);
+        if let Some(held) = self.lock().get_mut(&type_id) {
+            (held.drawn, held.drawn_at_ms) = (size, Some(now_ms));
+        }
         Ok(true)
     }
 
@@ -207,16 +223,20 @@ impl DocumentNumbers {
     }
 
     async fn give_back(&self, type_id: TypeId, held: Held) {
-        let (store, now) = (&self.common.store, self.common.now());
         for serials in held.serials.highest_first() {
-            let span = Span { type_id, period: held.counter.period().to_owned(), serials };
-            if let Err(problem) = store.give_back(&span, &self.instance, now).await {
-                // Not found: somebody took this instance for gone and has recorded some as lost.
-                if !matches!(problem, StoreError::NotFound(_)) {
-                    warn!("cannot give back numbers for documents: {problem}");
-                }
-                lock(&self.in_doubt).push(span);
+            let period = held.counter.period().to_owned();
+            self.give_back_span(Span { type_id, period, serials }).await;
+        }
+    }
+
+    async fn give_back_span(&self, span: Span) {
+        let (store, now) = (&self.common.store, self.common.now());
+        if let Err(problem) = store.give_back(&span, &self.instance, now).await {
+            // Not found: somebody took this instance for gone and has recorded some as lost.
+            if !matches!(problem, StoreError::NotFound(_)) {
+                warn!("cannot give back numbers for documents: {problem}");
             }
+            lock(&self.in_doubt).push(span);
         }
     }
 
@@ -226,6 +246,7 @@ impl DocumentNumbers {
         for (type_id, held) in held {
             self.give_back(type_id, held).await;
         }
+        self.give_back_left().await;
         if let Err(problem) = self.settle_doubts().await {
             warn!("cannot say which numbers of documents were lost: {problem}");
         }
