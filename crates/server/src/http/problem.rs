@@ -83,6 +83,12 @@ impl Problem {
         Self::new(status, "idempotency_key_reused", title, detail)
     }
 
+    pub(crate) fn in_flight() -> Self {
+        let detail = "A request with this idempotency key is being worked on; try again later.";
+        let (status, title) = (StatusCode::CONFLICT, "The request is in flight");
+        Self::new(status, "request_in_flight", title, detail).retry_after(RETRY_AFTER_SECONDS)
+    }
+
     pub(crate) fn not_found(what: &str) -> Self {
         let detail = format!("There is no such {what}.");
         Self::new(StatusCode::NOT_FOUND, "not_found", "Not found", detail)

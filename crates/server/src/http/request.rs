@@ -137,11 +137,7 @@ async fn run_or_repeat(
     let claim = match app.engine.answers.look_up(scope, key, body).await? {
         Known::New(claim) => claim,
         Known::Answered(answer) => return Ok(repeated(answer)),
-        Known::InFlight => {
-            let detail = "A request with this idempotency key is being worked on; try again later.";
-            let (status, title) = (StatusCode::CONFLICT, "The request is in flight");
-            return Err(Problem::new(status, "request_in_flight", title, detail));
-        }
+        Known::InFlight => return Err(Problem::in_flight()),
         Known::OtherBody => {
             let detail = "This idempotency key was used for a request with another body.";
             return Err(Problem::key_reused(detail));

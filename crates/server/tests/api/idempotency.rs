@@ -67,6 +67,7 @@ fn parallel_requests_with_one_key_do_the_work_once() {
         assert!(done.iter().all(|reply| reply.text == done[0].text), "two answers to one order");
         for reply in refused {
             reply.problem(409, "request_in_flight");
+            assert_eq!(reply.header("retry-after"), Some("1"));
         }
         assert_eq!(order(server.client(), &key, body).text, done[0].text);
     }
