@@ -1,18 +1,12 @@
 //! A disk that is full: no ID that is not remembered, and no restart once there is room.
-//!
-//! A limit on the size of files stands in for it, because it can be lowered and raised while the
-//! server runs, and by anybody.
 
 use std::collections::HashSet;
 use std::fs;
-use std::process::Command;
 
 use serde_json::json;
 
-use crate::support::{Client, Home, Reply, Server};
-
-/// Writes that fail must not kill the process; it is the shell that can say so.
-const IGNORE_THE_SIGNAL: &str = "trap '' XFSZ";
+use crate::support::disk::{IGNORE_THE_SIGNAL, limit_files};
+use crate::support::{Client, Home, Reply};
 
 fn home() -> Home {
     Home::embedded()
@@ -28,15 +22,6 @@ id_types:
   - { name: event, snowflake: {} }
 "#,
         )
-}
-
-/// Sets the limit on the size of files that the running server writes.
-fn limit_files(server: &Server, bytes: &str) {
-    let status = Command::new("prlimit")
-        .args(["--pid", &server.pid().to_string(), &format!("--fsize={bytes}:")])
-        .status()
-        .expect("prlimit, which is part of util-linux");
-    assert!(status.success());
 }
 
 /// The size of the largest file, which is the least that the next write would need.

@@ -48,19 +48,19 @@ fn many_documents_get_ids_in_order() {
     let server = home.start();
     let client = server.client();
     directory(client, "archive", &json!({"tenant": "PROJ"}));
-    let documents: Vec<_> = (0..2500).map(|n| json!({"payload": {"n": n}})).collect();
+    let documents: Vec<_> = (0..10_000).map(|n| json!({"payload": {"n": n}})).collect();
     let body = json!({"project": "PROJ", "type": "9012", "documents": documents});
     let reply = post(client, &body);
     assert_eq!(reply.status, 202, "{reply:?}");
-    let expected: Vec<_> = (1001..3501).map(|serial| format!("PROJ-9012-{serial}")).collect();
+    let expected: Vec<_> = (1001..11_001).map(|serial| format!("PROJ-9012-{serial}")).collect();
     assert_eq!(reply.ids(), expected);
-    let files = wait_for_files(&root(&home).join("PROJ/archive/9012"), 2500);
+    let files = wait_for_files(&root(&home).join("PROJ/archive/9012"), 10_000);
     for (n, id) in expected.iter().enumerate() {
         assert_eq!(files[id], json!({"n": n}));
     }
     // One that is asked for as one of several is answered as such.
     let one = json!({"project": "PROJ", "type": "9012", "documents": [{"payload": 1}]});
-    assert_eq!(post(client, &one).body, json!({"ids": ["PROJ-9012-3501"]}));
+    assert_eq!(post(client, &one).body, json!({"ids": ["PROJ-9012-11001"]}));
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod diagnosis;
 mod disk;
 mod documents;
 mod exhaustion;
+mod faulty_sinks;
 mod gaps;
 mod idempotency;
 mod issuances;

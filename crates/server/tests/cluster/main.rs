@@ -28,6 +28,7 @@ mod crashes;
 mod crowded;
 mod documents;
 mod exhaustion;
+mod full_sink;
 mod idempotency;
 mod instances;
 mod load;

@@ -7,6 +7,7 @@ pub(crate) mod batches;
 pub(crate) mod bucket;
 mod client;
 mod deployment;
+pub(crate) mod disk;
 mod ledger;
 pub(crate) mod receiver;
 pub(crate) mod sinks;

@@ -1,6 +1,7 @@
 //! Somebody who is told what happened: a real HTTP server that does as the test says.
 
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -43,6 +44,8 @@ struct Shared {
     answer: Mutex<Option<Answer>>,
     /// Whether answers wait.
     held: watch::Sender<bool>,
+    /// Whether connections end without an answer.
+    cut_off: AtomicBool,
 }
 
 /// Serves until the runtime ends.
@@ -96,6 +99,11 @@ impl Receiver {
         self.shared.held.send_replace(false);
     }
 
+    /// From now on messages come in, and their connections end without an answer; or not any more.
+    pub(crate) fn cut_off(&self, cut_off: bool) {
+        self.shared.cut_off.store(cut_off, Ordering::SeqCst);
+    }
+
     pub(crate) fn messages(&self) -> Vec<Message> {
         self.shared.messages.lock().unwrap().clone()
     }
@@ -115,6 +123,10 @@ async fn take(
     let text = String::from_utf8(body.to_vec()).unwrap();
     let body = serde_json::from_str(&text).unwrap_or(Value::Null);
     shared.messages.lock().unwrap().push(Message { headers, text, body });
+    if shared.cut_off.load(Ordering::SeqCst) {
+        // The task of the connection ends, and the connection with it.
+        std::panic::resume_unwind(Box::new("cut off"));
+    }
     let _ = shared.held.subscribe().wait_for(|held| !held).await;
     let (status, header) = shared.answer.lock().unwrap().clone().unwrap_or((204, None));
     let mut headers = HeaderMap::new();
