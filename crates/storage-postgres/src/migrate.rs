@@ -44,11 +44,11 @@ pub(crate) const SHARD: Series = Series {
         migration!("shard", "0009_assigning", older_may_run: true),
         migration!("shard", "0010_reconciling", older_may_run: true),
         migration!("shard", "0011_losses", older_may_run: true),
-        migration!("shard", "0014_ending_batches", older_may_run: true),
-        migration!("shard", "0015_manifests", older_may_run: true),
-        migration!("shard", "0016_idle_batches", older_may_run: true),
-        migration!("shard", "0013_order_and_moves", older_may_run: true),
-        migration!("shard", "0014_failures", older_may_run: true),
+        migration!("shard", "0012_ending_batches", older_may_run: true),
+        migration!("shard", "0013_manifests", older_may_run: true),
+        migration!("shard", "0014_idle_batches", older_may_run: true),
+        migration!("shard", "0015_order_and_moves", older_may_run: true),
+        migration!("shard", "0016_failures", older_may_run: true),
     ],
 };
 

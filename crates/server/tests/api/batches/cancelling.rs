@@ -31,7 +31,8 @@ fn a_reason_must_be_one_that_can_be_shown() {
     let client = server.client();
     let batch = order(client, "bottle", 1000);
     let path = format!("/api/v1/batches/{}/cancel", batch["id"].as_str().unwrap());
-    for body in [json!({"void_reason": ""}), json!({"void_reason": "a\u{7}"}), json!({"why": "x"})] {
+    for body in [json!({"void_reason": ""}), json!({"void_reason": "a\u{7}"}), json!({"why": "x"})]
+    {
         client.post(&path, &body).problem(422, "invalid_request");
     }
     assert_eq!(client.post(&path, &json!({"void_reason": null})).body["state"], "cancelled");
@@ -56,9 +57,8 @@ fn who_ends_what_and_why_is_in_the_audit_log() {
 
     let log = boss.get(&format!("/api/v1/audit?subject={id}")).body;
     let deeds: Vec<_> = log["deeds"].as_array().unwrap().iter().collect();
-    let names = ["action", "key_name"].map(|field| {
-        deeds.iter().map(|deed| deed[field].as_str().unwrap()).collect::<Vec<_>>()
-    });
+    let names = ["action", "key_name"]
+        .map(|field| deeds.iter().map(|deed| deed[field].as_str().unwrap()).collect::<Vec<_>>());
     assert_eq!(names[0], ["batch.recalled", "code.voided", "batch.downloaded"], "{log}");
     assert_eq!(names[1], ["boss", "shop", "shop"], "{log}");
     assert_eq!(deeds[0]["detail"], json!({"reason": "misprint"}));
