@@ -47,7 +47,7 @@ pub async fn a_batch_stays_idle_until_something_can_be_made(fixture: &dyn Fixtur
     assert!(store.settle_chunk(batch, 1, Verdict::Abandon, at(40)).await.unwrap());
     let now = now_is(&*store, batch).await;
     assert_eq!((now.to_make(), now.idle_since), (0, Some(at(30))), "two are as dead as before");
-    store.cancel_batch(batch, at(50)).await.unwrap();
+    store.cancel_batch(batch, None, at(50)).await.unwrap();
     let now = now_is(&*store, batch).await;
     assert_eq!((now.state, now.idle_since), (BatchState::Cancelled, Some(at(30))));
 }

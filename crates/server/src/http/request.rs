@@ -100,9 +100,10 @@ where
 {
     as_caller(app, headers, scope, async |caller| {
         // Most requests have no key, and then nobody compares what they asked for.
-        let request = match headers.contains_key(IDEMPOTENCY_KEY) {
-            true => Bytes::from([about.as_bytes(), b"\n", &body].concat()),
-            false => Bytes::new(),
+        let request = if headers.contains_key(IDEMPOTENCY_KEY) {
+            Bytes::from([about.as_bytes(), b"\n", &body].concat())
+        } else {
+            Bytes::new()
         };
         let work = work(Arc::clone(app), caller.clone(), body);
         once(app, headers, caller, call, request, work).await
