@@ -51,9 +51,10 @@ impl<'a> Checker<'a> {
         };
         let last = self.wait_for_its_end(batch)?;
         let (state, made) = (&last["state"], last["made"].as_u64().unwrap_or(u64::MAX));
-        let ended = match is_cancelled {
-            true => state == "cancelled" && made < batch.count,
-            false => state == "completed" && made == batch.count,
+        let ended = if is_cancelled {
+            state == "cancelled" && made < batch.count
+        } else {
+            state == "completed" && made == batch.count
         };
         let reason = batch.cancel.as_ref().filter(|_| is_cancelled);
         let reason = reason.map_or(Value::Null, |body| body["void_reason"].clone());
