@@ -257,23 +257,23 @@ mod tests {
         let (asked, mut steps) = mpsc::unbounded_channel();
         let (open, gate) = mpsc::unbounded_channel();
         let groups = Arc::new(Groups::new(Gate::<3600> { asked, open: Mutex::new(gate) }));
-        let ask = async |request| {
+        let ask = |request| {
             let groups = Arc::clone(&groups);
-            let asking = tokio::spawn(async move { groups.ask(1, request).await });
-            tokio::task::yield_now().await;
-            asking
+            tokio::spawn(async move { groups.ask(1, request).await })
         };
-        let first = ask(1).await;
+        let first = ask(1);
         assert_eq!(steps.recv().await, Some(vec![1]));
-        let (second, third) = (ask(2).await, ask(3).await);
+        let (second, third) = (ask(2), ask(3));
+        tokio::task::yield_now().await;
         open.send(()).unwrap();
         assert_eq!(first.await.unwrap(), Some(1));
         // More than the one before had, so they did not have to wait.
         assert_eq!(steps.recv().await, Some(vec![2, 3]));
-        let fourth = ask(4).await;
+        let fourth = ask(4);
+        tokio::task::yield_now().await;
         open.send(()).unwrap();
         assert_eq!((second.await.unwrap(), third.await.unwrap()), (Some(2), Some(3)));
-        let fifth = ask(5).await;
+        let fifth = ask(5);
         assert_eq!(steps.recv().await, Some(vec![4, 5]));
         open.send(()).unwrap();
         assert_eq!((fourth.await.unwrap(), fifth.await.unwrap()), (Some(4), Some(5)));

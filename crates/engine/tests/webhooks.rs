@@ -26,7 +26,7 @@ impl Carrier for Answers {
         Ok(())
     }
 
-    fn check_directory(&self, _: &str) -> Result<(), String> {
+    async fn check_directory(&self, _: &str) -> Result<(), String> {
         Err("nothing is written from here".to_owned())
     }
 
