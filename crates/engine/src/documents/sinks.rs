@@ -137,12 +137,15 @@ impl Sinks {
         self.receivers.find(Purpose::Sink, tenant, name)
     }
 
-    /// The one that takes documents of a type: one that names the type, or else one that names none.
+    /// The one that takes documents of a type: one that names the type, or else one that names none. Not
+    /// the latter while a sink of the tenant is left out: it may be the one that names the type, and
+    /// documents must not go to another place because of that.
     pub(crate) fn of_type(&self, tenant: &str, type_name: &str) -> Option<Arc<LiveReceiver>> {
+        let incomplete = self.receivers.is_incomplete(tenant);
         let names = |live: &Arc<LiveReceiver>| match live.sink() {
             Some((_, Some(types), _)) => types.iter().any(|name| name == type_name).then_some(0),
-            Some((_, None, _)) => Some(1),
-            None => None,
+            Some((_, None, _)) if !incomplete => Some(1),
+            _ => None,
         };
         let sinks = self.list(Some(tenant)).into_iter();
         let candidates = sinks.filter_map(|live| Some((names(&live)?, live)));

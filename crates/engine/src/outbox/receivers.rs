@@ -1,5 +1,6 @@
 //! The receivers that this instance knows.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
@@ -105,6 +106,8 @@ pub struct Receivers {
     common: Common,
     master_key: Arc<MasterKey>,
     all: ArcSwap<Vec<Arc<LiveReceiver>>>,
+    /// Tenants with a sink that was left out, because it cannot be put to use as it is stored.
+    incomplete: ArcSwap<HashSet<String>>,
     /// Those that were deleted lately, and since when that is known.
     gone: ArcSwap<Vec<(Instant, Arc<LiveReceiver>)>>,
     /// The version of the store's catalogue up to which changes by others are known.
@@ -119,8 +122,9 @@ impl Receivers {
         master_key: Arc<MasterKey>,
     ) -> Result<Arc<Self>, AdminError> {
         let (common, version) = (common.clone(), AtomicU64::new(u64::MAX));
-        let (all, gone, changing) = (ArcSwap::default(), ArcSwap::default(), Mutex::default());
-        let receivers = Self { common, master_key, all, gone, version, changing };
+        let (all, incomplete, gone) = (ArcSwap::default(), ArcSwap::default(), ArcSwap::default());
+        let changing = Mutex::default();
+        let receivers = Self { common, master_key, all, incomplete, gone, version, changing };
         receivers.reload().await?;
         Ok(Arc::new(receivers))
     }
@@ -146,6 +150,7 @@ impl Receivers {
     pub(crate) async fn reload(&self) -> Result<(), AdminError> {
         let before = self.all.load();
         let mut all = Vec::with_capacity(before.len());
+        let mut incomplete = HashSet::new();
         for stored in self.common.store.list_receivers().await? {
             let known = before.iter().find(|live| live.id() == stored.id);
             if let Some(live) = known.filter(|live| live.stored == stored) {
@@ -153,15 +158,21 @@ impl Receivers {
                 continue;
             }
             let load = known.map_or_else(Arc::default, |live| Arc::clone(&live.load));
+            let is_sink = stored.receiver.purpose == Purpose::Sink;
+            let tenant = stored.receiver.tenant.clone();
             match LiveReceiver::new(stored, load, &self.master_key) {
                 Ok(live) => all.push(Arc::new(live)),
                 Err(problem) => {
                     warn!("a receiver cannot be put to use as it is stored: {problem}");
                     all.extend(known.cloned());
+                    if is_sink && known.is_none() {
+                        incomplete.insert(tenant);
+                    }
                 }
             }
         }
         self.note_gone(&before, &all);
+        self.incomplete.store(Arc::new(incomplete));
         self.all.store(Arc::new(all));
         Ok(())
     }
@@ -184,6 +195,11 @@ impl Receivers {
         let gone = self.gone.load();
         let lately = gone.iter().filter(|(since, _)| since.elapsed() < GONE_FOR);
         lately.map(|(_, live)| Arc::clone(live)).collect()
+    }
+
+    /// Whether a tenant has a sink that was left out, so that nobody knows which types it is for.
+    pub(crate) fn is_incomplete(&self, tenant: &str) -> bool {
+        self.incomplete.load().contains(tenant)
     }
 
     /// Every receiver, oldest first.
