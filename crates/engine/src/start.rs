@@ -86,14 +86,19 @@ impl Engine {
             settings.request_time_max,
         ));
         let news = Arc::new(Notify::new());
-        let batches =
-            Batches::new(&common, Arc::clone(&catalogue), settings.batches, Arc::clone(&news));
+        let codes = Codes::new(&common);
+        let batches = Batches::new(
+            &common,
+            Arc::clone(&catalogue),
+            settings.batches,
+            Arc::clone(&codes),
+            Arc::clone(&news),
+        );
         let senders =
             senders(&common, &catalogue, master_key, carrier, settings.outbox, &instance, news);
         let Senders { outbox, webhooks, documents, router } = senders.await?;
         let audit = Audit::new(&common);
         let gaps = Gaps::new(&common, Arc::clone(&catalogue));
-        let codes = Codes::new(&common);
         let issuer = Arc::new(Issuer::new(
             &common,
             Arc::clone(&membership),

@@ -25,6 +25,7 @@ use crate::LiveType;
 use crate::audit::Audit;
 use crate::backoff::Backoff;
 use crate::catalogue::Catalogue;
+use crate::codes::Codes;
 use crate::metrics::EngineMetrics;
 use crate::surroundings::{Clock, Common};
 
@@ -55,6 +56,8 @@ pub struct Batches {
     metrics: Arc<EngineMetrics>,
     audit: Audit,
     settings: BatchSettings,
+    /// Where codes are looked for.
+    codes: Arc<Codes>,
     /// Wakes idle workers of this instance.
     work: Arc<Notify>,
     /// Says that a batch may have come to a state which others want to know of.
@@ -66,6 +69,7 @@ impl Batches {
         common: &Common,
         catalogue: Arc<Catalogue>,
         settings: BatchSettings,
+        codes: Arc<Codes>,
         news: Arc<Notify>,
     ) -> Arc<Self> {
         let Common { store, clock, metrics, .. } = common.clone();
@@ -77,7 +81,7 @@ impl Batches {
             }
         }));
         let audit = Audit::new(common);
-        Arc::new(Self { store, catalogue, clock, metrics, audit, settings, work, news })
+        Arc::new(Self { store, catalogue, clock, metrics, audit, settings, codes, work, news })
     }
 
     /// A batch and its type, as far as one tenant may see them; none is every tenant.

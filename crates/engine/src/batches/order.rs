@@ -90,6 +90,7 @@ impl Batches {
         })?;
         match ordered {
             Ordered::Done(batch) => {
+                self.codes.note_order(live.stored().id);
                 let (id, label) = (batch.id.0, live.label());
                 info!(batch = id, count, "batch {id}: {count} codes of {label} were ordered");
                 match batch.ledger {

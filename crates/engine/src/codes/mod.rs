@@ -10,7 +10,7 @@ use std::sync::Arc;
 use idgen::error::ParseError;
 use idgen::format::Format;
 use serde_json::json;
-use storage::{BatchId, BatchRange, CodeKey, CodeStatus, Store};
+use storage::{BatchId, BatchRange, CodeKey, CodeStatus, Store, TypeId};
 
 pub use self::diagnosis::Diagnosis;
 
@@ -68,6 +68,11 @@ impl Codes {
         let Common { store, clock, metrics, .. } = common.clone();
         let ranges = Ranges::new(Arc::clone(&store));
         Arc::new(Self { store, clock, metrics, audit, ranges, desk })
+    }
+
+    /// Notes that a batch of a type was ordered here.
+    pub(crate) fn note_order(&self, type_id: TypeId) {
+        self.ranges.note_order(type_id);
     }
 
     /// Verifies a code and counts the scan.

@@ -34,6 +34,8 @@ struct Known {
     batches: Vec<BatchRange>,
     /// When the last look began that found no more.
     read_at: Option<Instant>,
+    /// When this instance last took an order.
+    ordered_at: Option<Instant>,
 }
 
 /// The batches of all types that were asked for.
@@ -45,6 +47,13 @@ pub(super) struct Ranges {
 impl Ranges {
     pub(super) fn new(store: Arc<dyn Store>) -> Self {
         Self { store, types: RwLock::default() }
+    }
+
+    /// Notes that a batch was ordered here: whoever asks from now on is told of it.
+    pub(super) fn note_order(&self, type_id: TypeId) {
+        let of_type = self.of_type(type_id);
+        let mut known = of_type.known.write().unwrap_or_else(PoisonError::into_inner);
+        known.ordered_at = Some(Instant::now());
     }
 
     /// The batch of a serial.
@@ -128,9 +137,12 @@ impl OfType {
 }
 
 impl Known {
-    /// Whether it was read recently, as seen from a moment.
+    /// Whether it was read recently, as seen from a moment, and since the last order.
     fn is(&self, fresh: Duration, asked: Instant) -> bool {
-        self.read_at.is_some_and(|read_at| asked.saturating_duration_since(read_at) < fresh)
+        self.read_at.is_some_and(|read_at| {
+            asked.saturating_duration_since(read_at) < fresh
+                && self.ordered_at.is_none_or(|ordered_at| ordered_at <= read_at)
+        })
     }
 
     /// Where the last batch ends.
