@@ -8,9 +8,9 @@ use crate::PostgresStore;
 use crate::database::{Database, Repeat};
 use crate::session::Param;
 
-/// The record of deliveries whose numbers a statement chooses, without what they send. A delivery is either pending or
-/// settled. Every table is asked for one number after the other: joined, whole tables might be read for a
-/// short list.
+/// The record of deliveries whose numbers a statement chooses, without what they send. A delivery is
+/// either pending or settled. Every table is asked for one number after the other: joined, whole tables
+/// might be read for a short list.
 pub(crate) fn records_sql(chosen: &str, condition: &str) -> String {
     format!(
         "SELECT content.number, content.receiver, content.key, content.subject,

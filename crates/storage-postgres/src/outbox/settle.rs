@@ -30,8 +30,8 @@ const SETTLE: &str = "
             FOR UPDATE) AS locked
     ), retried AS (
         UPDATE pending_deliveries AS pending SET due_at = held.retry_at, token = held.token + 1,
-            failures = pending.failures + 1, last_attempt = held.attempt, last_at = held.at, last_us = held.us,
-            last_status = held.status, last_error = held.error
+            failures = pending.failures + 1, last_attempt = held.attempt, last_at = held.at,
+            last_us = held.us, last_status = held.status, last_error = held.error
         FROM held WHERE pending.number = held.number AND held.state = 'pending'
             AND pending.number = ANY (ARRAY(SELECT number FROM held WHERE state = 'pending'))
     ), put_back AS (
