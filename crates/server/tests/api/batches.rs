@@ -6,6 +6,8 @@ mod files;
 mod ranges;
 
 use std::collections::HashSet;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
@@ -14,7 +16,7 @@ use storage::AnswerStore as _;
 use ureq::http::Method;
 
 use crate::support::batches::{codes, order, wait_for};
-use crate::support::{Client, Home, wait_until};
+use crate::support::{Client, Home, Server, wait_until};
 
 /// A sample type, one without rows, one that is small, and one of another tenant.
 const CONFIG: &str = "
@@ -30,6 +32,20 @@ id_types:
 
 fn home() -> Home {
     Home::new().with_config(CONFIG).with("MINTAGE__BATCHES__CHUNK_CODES", "1000")
+}
+
+/// Asks for something of a batch, and reads no more of the answer than its head.
+fn begin_to_read(server: &Server, batch: &Value, what: &str) -> (String, BufReader<TcpStream>) {
+    let mut stream = server.connect();
+    let id = batch["id"].as_str().unwrap();
+    let request = format!("GET /api/v1/batches/{id}/{what} HTTP/1.1\r\nhost: localhost\r\n\r\n");
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut stream = BufReader::new(stream);
+    let mut head = String::new();
+    while !head.ends_with("\r\n\r\n") {
+        assert_ne!(stream.read_line(&mut head).unwrap(), 0, "{head}");
+    }
+    (head, stream)
 }
 
 #[test]

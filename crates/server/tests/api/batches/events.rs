@@ -1,15 +1,14 @@
 //! Progress as server-sent events.
 
-use std::io::{BufRead as _, BufReader, Write as _};
-use std::net::TcpStream;
+use std::io::BufRead as _;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use ureq::http::Method;
 
-use super::home;
+use super::{begin_to_read, home};
 use crate::support::batches::{order, wait_for};
-use crate::support::{Server, wait_until};
+use crate::support::wait_until;
 
 #[test]
 fn progress_is_told_until_the_end() {
@@ -61,7 +60,7 @@ fn a_running_batch_is_told_of_twice_a_second() {
     server.kill();
     // Nobody goes on with it.
     let server = home.with("MINTAGE__BATCHES__WORKERS", "0").start();
-    let (_, stream) = follow(&server, &batch);
+    let (_, stream) = begin_to_read(&server, &batch, "events");
     let lines = stream.lines().map(Result::unwrap);
     let events = lines.filter_map(|line| line.strip_prefix("data: ").map(ToOwned::to_owned));
     let mut arrived = Vec::new();
@@ -77,20 +76,6 @@ fn a_running_batch_is_told_of_twice_a_second() {
     }
 }
 
-/// Follows a batch, and returns when the head of the answer is there.
-fn follow(server: &Server, batch: &Value) -> (String, BufReader<TcpStream>) {
-    let mut stream = server.connect();
-    let id = batch["id"].as_str().unwrap();
-    let request = format!("GET /api/v1/batches/{id}/events HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut stream = BufReader::new(stream);
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        assert_ne!(stream.read_line(&mut head).unwrap(), 0, "{head}");
-    }
-    (head, stream)
-}
-
 /// Otherwise a proxy in between takes it for dead.
 #[test]
 fn a_quiet_connection_gets_signs_of_life() {
@@ -98,7 +83,7 @@ fn a_quiet_connection_gets_signs_of_life() {
     // Nobody works here, so there is no news.
     let server = home.with("MINTAGE__BATCHES__WORKERS", "0").start();
     let batch = order(server.client(), "bottle", 1);
-    let (_, stream) = follow(&server, &batch);
+    let (_, stream) = begin_to_read(&server, &batch, "events");
     let lines = stream.lines().map(Result::unwrap);
     let told: Vec<String> =
         lines.filter(|line| line.starts_with(':') || line.starts_with("event:")).take(3).collect();
@@ -113,10 +98,10 @@ fn one_tenant_does_not_take_the_room_of_all_followers() {
     let batch = order(client, "bottle", 1);
     let body = json!({"tenant": "OTHER", "type": "cap", "count": 1});
     let other = client.post("/api/v1/batches", &body).body;
-    let followers: Vec<_> = (0..64).map(|_| follow(&server, &batch)).collect();
+    let followers: Vec<_> = (0..64).map(|_| begin_to_read(&server, &batch, "events")).collect();
     assert!(followers.iter().all(|(head, _)| head.starts_with("HTTP/1.1 200 ")));
     let refused = client.get(&format!("/api/v1/batches/{}/events", batch["id"].as_str().unwrap()));
     assert!(refused.problem(503, "unavailable").contains("64 clients"), "{refused:?}");
     assert!(refused.header("retry-after").is_some(), "{refused:?}");
-    assert!(follow(&server, &other).0.starts_with("HTTP/1.1 200 "));
+    assert!(begin_to_read(&server, &other, "events").0.starts_with("HTTP/1.1 200 "));
 }

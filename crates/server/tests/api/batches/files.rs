@@ -1,12 +1,11 @@
 //! The files of batches: their formats, compression and manifests.
 
-use std::io::{BufRead as _, BufReader, Cursor, Read as _, Write as _};
-use std::net::TcpStream;
+use std::io::{Cursor, Read as _};
 
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::home;
+use super::{begin_to_read, home};
 use crate::support::batches::{codes, order, wait_for};
 use crate::support::{Client, Server, wait_until};
 
@@ -206,20 +205,6 @@ fn files_for_spreadsheets_have_the_same_rows() {
     assert_eq!(cells.len(), 21 * 3);
 }
 
-/// Begins a download of a file and takes no more of it than the head of the answer.
-fn begin(server: &Server, batch: &Value) -> (String, BufReader<TcpStream>) {
-    let mut stream = server.connect();
-    let id = batch["id"].as_str().unwrap();
-    let request = format!("GET /api/v1/batches/{id}/codes HTTP/1.1\r\nhost: localhost\r\n\r\n");
-    stream.write_all(request.as_bytes()).unwrap();
-    let mut stream = BufReader::new(stream);
-    let mut head = String::new();
-    while !head.ends_with("\r\n\r\n") {
-        assert_ne!(stream.read_line(&mut head).unwrap(), 0, "{head}");
-    }
-    (head, stream)
-}
-
 #[test]
 fn one_tenant_does_not_take_the_room_of_all_downloads() {
     let server = home().start();
@@ -227,7 +212,7 @@ fn one_tenant_does_not_take_the_room_of_all_downloads() {
     // Larger than all that a connection may hold.
     let batch = order(client, "label", 10_000_000);
     let path = format!("/api/v1/batches/{}/codes", batch["id"].as_str().unwrap());
-    let mut downloads: Vec<_> = (0..16).map(|_| begin(&server, &batch)).collect();
+    let mut downloads: Vec<_> = (0..16).map(|_| begin_to_read(&server, &batch, "codes")).collect();
     assert!(downloads.iter().all(|(head, _)| head.starts_with("HTTP/1.1 200 ")));
     let refused = client.get(&format!("{path}?limit=1"));
     assert!(refused.problem(429, "too_many_downloads").contains("16 downloads"), "{refused:?}");
