@@ -62,7 +62,8 @@ impl Hands {
 
     fn place(&self, name: String) -> Arc<Semaphore> {
         let mut places = self.places.lock().unwrap_or_else(PoisonError::into_inner);
-        places.retain(|_, place| place.available_permits() < AT_ONCE_IN_PLACE);
+        // Whoever waits for one or has one has the place as well.
+        places.retain(|_, place| Arc::strong_count(place) > 1);
         let new = || Arc::new(Semaphore::new(AT_ONCE_IN_PLACE));
         Arc::clone(places.entry(name).or_insert_with(new))
     }
