@@ -49,6 +49,7 @@ pub(crate) const SHARD: Series = Series {
         migration!("shard", "0014_idle_batches", older_may_run: true),
         migration!("shard", "0015_order_and_moves", older_may_run: true),
         migration!("shard", "0016_failures", older_may_run: true),
+        migration!("shard", "0017_consignments", older_may_run: false),
     ],
 };
 

@@ -173,6 +173,8 @@ behaviours! {
     receivers::a_receiver_comes_back_as_it_was_stored
     reconciling::steps_at_once_look_at_each_serial_once
     reservations::who_comes_first_decides
+    setting_out::documents_set_out_and_arrive_together
+    setting_out::what_becomes_of_one_is_no_concern_of_those_beside_it
     settling::many_deliveries_are_settled_in_one_step
     tenants::a_tenant_with_types_stays
     types::a_type_comes_back_as_it_was_stored

@@ -397,6 +397,17 @@ macro_rules! conformance {
                 contents_come_back_as_they_were_put
                 the_numbers_of_deliveries_grow
             }
+            setting_out {
+                documents_set_out_and_arrive_together
+                some_that_set_out_arrive_before_others
+                what_becomes_of_one_is_no_concern_of_those_beside_it
+                what_set_out_and_was_not_heard_of_is_due_again
+                a_document_on_its_way_can_be_given_up
+                all_on_their_way_to_a_receiver_can_be_given_up
+                a_late_arrival_of_one_that_set_out_is_noted
+                one_of_those_that_arrived_can_be_sent_again
+                what_follows_those_on_their_way_waits_where_the_order_counts
+            }
             settling {
                 what_has_arrived_is_delivered
                 what_arrives_late_has_arrived

@@ -76,7 +76,7 @@ pub(super) async fn attempt_all(
         let (at, began) = (outbox.common.now(), Instant::now());
         let verdict = post(&outbox, &receiver, &delivery, at).await;
         failed |= verdict.error.is_some();
-        done.push(outbox.judge(&receiver, &delivery, verdict, at, began).await);
+        done.push(outbox.judge(&receiver, &delivery, verdict, (at, began.elapsed())).await);
     }
     done
 }
@@ -87,13 +87,13 @@ async fn refuse_all(
     receiver: &Arc<LiveReceiver>,
     deliveries: Vec<Delivery>,
 ) -> Vec<Done> {
-    let (at, began) = (outbox.common.now(), Instant::now());
+    let at = outbox.common.now();
     let mut done = Vec::with_capacity(deliveries.len());
     for delivery in deliveries {
         let why = if receiver.is_gone() { "deleted" } else { "disabled" };
         let error = format!("{} was {why}", receiver.name());
         let verdict = Verdict { worth_retrying: false, ..Verdict::failed(error) };
-        done.push(outbox.judge(receiver, &delivery, verdict, at, began).await);
+        done.push(outbox.judge(receiver, &delivery, verdict, (at, Duration::ZERO)).await);
     }
     done
 }
@@ -221,13 +221,15 @@ async fn write_all(
             vec![Err(format!("not written within {:?}", settings.timeout)); deliveries.len()]
         }
     };
+    // The same for all of them, and so one row on record.
+    let duration = began.elapsed();
     let mut done = Vec::with_capacity(deliveries.len());
     let behind = deliveries.get(results.len()..).unwrap_or_default();
     let behind: Vec<_> = behind.iter().map(|late| untried(outbox, receiver, late)).collect();
     for (delivery, result) in deliveries.iter().zip(results) {
         let (status, put_off, worth_retrying) = (None, None, true);
         let verdict = Verdict { status, error: result.err(), put_off, worth_retrying };
-        done.push(outbox.judge(receiver, delivery, verdict, at, began).await);
+        done.push(outbox.judge(receiver, delivery, verdict, (at, duration)).await);
     }
     done.extend(behind);
     done
@@ -244,14 +246,13 @@ pub(super) fn untried(outbox: &Outbox, receiver: &Arc<LiveReceiver>, delivery: &
 }
 
 impl Outbox {
-    /// Decides what follows an attempt, and says so.
+    /// Decides what follows an attempt that began and took so long, and says so.
     async fn judge(
         &self,
         receiver: &Arc<LiveReceiver>,
         delivery: &Delivery,
         verdict: Verdict,
-        at: Timestamp,
-        began: Instant,
+        (at, duration): (Timestamp, Duration),
     ) -> Done {
         let Verdict { status, error, put_off, worth_retrying } = verdict;
         let gone = status == Some(GONE) && matches!(receiver.target, Target::Webhook(_));
@@ -266,8 +267,7 @@ impl Outbox {
         self.report(receiver, delivery, error.as_deref(), next);
         // A receiver that rejects what it is sent works as it should.
         let worked = if error.is_none() || !worth_retrying { Some(true) } else { Some(false) };
-        let (number, duration) = (delivery.attempt, began.elapsed());
-        let attempt = Attempt { number, at, duration, status, error };
+        let attempt = Attempt { number: delivery.attempt, at, duration, status, error };
         let outcome = Outcome { delivery: delivery.id, token: delivery.token, attempt, next };
         let freight = Freight::one(&delivery.content.body);
         Done { receiver: Arc::clone(receiver), worked, outcome, freight }

@@ -12,12 +12,19 @@ use super::usual::TAKE_DRAWN;
 use crate::PostgresStore;
 use crate::database::{Database, Repeat};
 use crate::error::corrupt;
+use crate::outbox::consignments::TOKEN as CLAIMED_TOGETHER;
 use crate::session::Param;
 use crate::time::Time;
 
 /// Once without a look at what is on record, once after it, and once more if somebody else has put the
 /// same document on record in between.
 const TRIES_MAX: usize = 3;
+
+/// The token of what nobody has claimed.
+const UNCLAIMED: i64 = 0;
+
+/// The token of a claim that has a row of its own.
+pub(super) const CLAIMED_ALONE: i64 = 1;
 
 // What was sent stays where it is: there may be much of it, and only whether it is the same matters.
 const KNOWN: &str = "
@@ -97,21 +104,25 @@ impl<'a> Assignment<'a> {
         if self.order.in_order {
             let sql = ASSIGN_IN_ORDER;
             let rows = self.shard.query(Repeat::Undone, sql, &columns.params()).await?;
-            return self.outcome(plan, ids, &rows);
+            return self.outcome(plan, ids, &rows, CLAIMED_ALONE);
         }
-        let mut rows = self.shard.query(Repeat::Undone, TAKE_DRAWN, &columns.params()).await?;
-        if rows.is_empty() {
-            rows = self.shard.query(Repeat::Undone, ASSIGN, &columns.params()).await?;
+        if let Some(sql) = TAKE_DRAWN.of(self.order, plan.new.len()) {
+            let rows = self.shard.query(Repeat::Undone, sql, &columns.params()).await?;
+            if !rows.is_empty() {
+                return self.outcome(plan, ids, &rows, CLAIMED_TOGETHER);
+            }
         }
-        self.outcome(plan, ids, &rows)
+        let rows = self.shard.query(Repeat::Undone, ASSIGN, &columns.params()).await?;
+        self.outcome(plan, ids, &rows, CLAIMED_ALONE)
     }
 
-    /// What to answer. None if nothing was done.
+    /// What to answer. None if nothing was done. The token is that of the claims, if there are any.
     pub(super) fn outcome(
         &self,
         plan: Plan<'_>,
         ids: &[(u64, String)],
         rows: &[Row],
+        token: i64,
     ) -> Result<Option<Vec<Vec<Assigned>>>> {
         if rows.is_empty() {
             return Ok(None);
@@ -120,8 +131,10 @@ impl<'a> Assignment<'a> {
             return Err(corrupt("some documents of an order came to nothing"));
         }
         let new = plan.new.iter().zip(ids).zip(rows);
-        let deliveries = new.map(|((document, number), row)| self.delivery(document, number, row));
-        let deliveries = deliveries.collect();
+        let token = if self.order.claimed_until.is_some() { token } else { UNCLAIMED };
+        let deliveries = new
+            .map(|((document, number), row)| self.delivery(document, number, row, token))
+            .collect();
         Ok(Some(plan.outcome(deliveries)))
     }
 
@@ -130,9 +143,9 @@ impl<'a> Assignment<'a> {
         document: &NewDocument,
         (serial, id): &(u64, String),
         row: &Row,
+        token: i64,
     ) -> Delivery {
         let order = self.order;
-        let claims = u32::from(order.claimed_until.is_some());
         Delivery {
             id: PostgresStore::delivery_on(self.place, row.get("its_number")),
             content: NewDelivery {
@@ -146,9 +159,9 @@ impl<'a> Assignment<'a> {
                 period: order.period.clone(),
                 serial: *serial,
             }),
-            attempt: claims,
+            attempt: u32::from(order.claimed_until.is_some()),
             failures: 0,
-            token: i64::from(claims),
+            token,
             created_at: Time::new(order.now).0,
         }
     }

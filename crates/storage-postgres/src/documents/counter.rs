@@ -6,13 +6,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use storage::{Assigned, Render, Result, TypeId};
 use tokio_postgres::types::Type;
 
-use super::assign::Assignment;
+use super::assign::{Assignment, CLAIMED_ALONE};
 use super::columns::{ASSIGN, Columns, Source};
 use super::usual::TAKE_NEXT;
 use crate::PostgresStore;
 use crate::counters::{DRAW, read_draw};
 use crate::database::Repeat;
 use crate::error::{self, corrupt};
+use crate::outbox::consignments::TOKEN as CLAIMED_TOGETHER;
 use crate::session::{Keep, Param};
 use crate::spans::write_serial;
 
@@ -86,15 +87,13 @@ impl PostgresStore {
         let order = assignment.order;
         let Some(plan) = assignment.plan(bounds.1.saturating_sub(next)) else { return Ok(None) };
         let count = plan.new.len();
-        if count == 0 {
-            return Ok(None);
-        }
+        let Some(sql) = TAKE_NEXT.of(order, count).filter(|_| count > 0) else { return Ok(None) };
         let ids = write_ids(render, next, count)?;
         let source =
             Source { holder: None, bounds: (write_serial(bounds.0)?, write_serial(bounds.1)?) };
         let columns = Columns::new(order, source, &plan.new, &ids)?;
-        let rows = assignment.shard.query(Repeat::Undone, TAKE_NEXT, &columns.params()).await?;
-        let assigned = assignment.outcome(plan, &ids, &rows)?;
+        let rows = assignment.shard.query(Repeat::Undone, sql, &columns.params()).await?;
+        let assigned = assignment.outcome(plan, &ids, &rows, CLAIMED_TOGETHER)?;
         if assigned.is_some() {
             self.stands.set(order.type_id, &order.period, next + count as u64);
         }
@@ -143,6 +142,6 @@ impl PostgresStore {
         }
         session.commit().await.map_err(failed)?;
         self.stands.set(order.type_id, &order.period, next + plan.new.len() as u64);
-        assignment.outcome(plan, &ids, &rows)
+        assignment.outcome(plan, &ids, &rows, CLAIMED_ALONE)
     }
 }

@@ -33,7 +33,7 @@ const IDS: &str = "
     ORDER BY wanted.place";
 
 // As for deliveries: almost everything is delivered, and what failed has an index of its own. What is
-// pending is looked for with every receiver, of which there are few.
+// pending is looked for with every receiver, of which there are few, and among all that set out just now.
 fn choice(state: Option<DeliveryState>) -> &'static str {
     match state {
         None => {
@@ -45,13 +45,18 @@ fn choice(state: Option<DeliveryState>) -> &'static str {
                  SELECT number FROM pending_deliveries
                  WHERE receiver = sink.receiver AND type_id = $1 AND number + 0 < $2
                  ORDER BY number + 0 DESC LIMIT $3) AS latest
-             ORDER BY latest.number DESC LIMIT $3"
+             UNION ALL
+             SELECT number FROM consignments CROSS JOIN LATERAL generate_series(start, stop - 1) AS number
+             WHERE type_id = $1 AND number < $2
+             ORDER BY number DESC LIMIT $3"
         }
         Some(DeliveryState::Delivered) => {
             "SELECT content.number FROM deliveries AS content
              CROSS JOIN LATERAL (
                  SELECT FROM settled_deliveries AS settled
-                 WHERE settled.number = content.number AND state = 'delivered' OFFSET 0) AS settled
+                 WHERE settled.number = content.number AND state = 'delivered'
+                 UNION ALL
+                 SELECT FROM arrival_of(content.number)) AS settled
              WHERE content.type_id = $1 AND content.number < $2
              ORDER BY content.number DESC LIMIT $3"
         }

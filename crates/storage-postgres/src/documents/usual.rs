@@ -4,8 +4,50 @@
 //! statements to look for it. These here do everything or nothing. Where no row comes back, the functions
 //! find out why. Both lock rows in the same order and take the same parameters.
 
-macro_rules! assign {
+use storage::DocumentOrder;
+
+use crate::outbox::consignments::RUN_MAX;
+
+/// A statement for documents that are due at once, and one for those that are claimed.
+pub(super) struct Usual {
+    due: &'static str,
+    claimed: &'static str,
+}
+
+impl Usual {
+    /// The one for an order of so many documents; none if they are too many.
+    pub(super) fn of(&self, order: &DocumentOrder, documents: usize) -> Option<&'static str> {
+        match order.claimed_until {
+            None => Some(self.due),
+            Some(_) => (documents <= RUN_MAX).then_some(self.claimed),
+        }
+    }
+}
+
+/// What is due is a row for each of them. What is claimed sets out together.
+macro_rules! queueing {
+    (due) => {
+        "INSERT INTO pending_deliveries (number, receiver, type_id, due_at)
+         SELECT number, $18, $1, $20 FROM put"
+    };
+    (claimed) => {
+        "INSERT INTO consignments (start, stop, receiver, type_id, due_at)
+         SELECT lower(run), upper(run), $18, $1, $19
+         FROM (SELECT unnest(range_agg(int8range(number, number + 1))) AS run FROM put) AS runs"
+    };
+}
+
+macro_rules! usual {
     (locking: $locking:literal, if: $condition:literal, taking: $taking:literal) => {
+        Usual {
+            due: assign!(due, $locking, $condition, $taking),
+            claimed: assign!(claimed, $locking, $condition, $taking),
+        }
+    };
+}
+
+macro_rules! assign {
+    ($queue:ident, $locking:literal, $condition:literal, $taking:literal) => {
         concat!(
             "WITH ",
             $locking,
@@ -49,12 +91,9 @@ macro_rules! assign {
                     AS document (place, serial, id, payload, reference, request_key, asker)
                 WHERE EXISTS (SELECT FROM taken)
                 RETURNING serial, number, subject
-            ), queued AS (
-                INSERT INTO pending_deliveries (number, receiver, type_id, due_at, attempts, token)
-                SELECT number, $18, $1, coalesce($19, $20), ($19 IS NOT NULL)::integer,
-                       ($19 IS NOT NULL)::integer
-                FROM put
-            )
+            ), queued AS (",
+            queueing!($queue),
+            ")
             SELECT serial AS its_serial, number AS its_number, subject AS its_subject
             FROM put ORDER BY serial"
         )
@@ -62,7 +101,7 @@ macro_rules! assign {
 }
 
 /// With numbers that were drawn before, unless they are the last ones that the holder has.
-pub(super) const TAKE_DRAWN: &str = assign!(
+pub(super) const TAKE_DRAWN: Usual = usual!(
     locking: "",
     if: "true",
     taking: "
@@ -74,7 +113,7 @@ pub(super) const TAKE_DRAWN: &str = assign!(
 );
 
 /// With the next numbers of a counter, if it stands where it should.
-pub(super) const TAKE_NEXT: &str = assign!(
+pub(super) const TAKE_NEXT: Usual = usual!(
     locking: "counter AS MATERIALIZED (
         SELECT FROM counters WHERE type_id = $1 AND period = $3 AND next = ($7::bigint[])[1]
         FOR UPDATE

@@ -1,4 +1,5 @@
-//! Claiming deliveries: one statement for all receivers of a shard.
+//! Claiming deliveries: one statement for all receivers of a shard, behind one that sees to it that all of
+//! them can be claimed.
 
 use storage::{Delivery, Result, Wanted};
 use tokio_postgres::Row;
@@ -63,6 +64,9 @@ const CLAIM: &str = "
 /// A claim ends behind the delivery that goes beyond this, in all and for each of the receivers.
 const CLAIM_BYTES_MAX: i64 = 16 << 20;
 
+// What set out together is looked at one by one when nobody has said how it went.
+const BREAK_UP: &str = "SELECT break_up_due($1, $2, $3)";
+
 /// Repeated without knowing: what was claimed without an answer is due again when the claim ends.
 pub(super) async fn claim(
     shard: &Database,
@@ -76,6 +80,9 @@ pub(super) async fn claim(
     let limits: Vec<i64> = wanted.iter().map(|wanted| write_limit(wanted.limit)).collect();
     let in_order: Vec<bool> = wanted.iter().map(|wanted| wanted.ordered).collect();
     let bytes_max = CLAIM_BYTES_MAX / i64::try_from(wanted.len().max(1)).unwrap_or(i64::MAX);
+    let broken_up: [Param<'_>; 3] =
+        [(&receivers, Type::INT8_ARRAY), (&in_order, Type::BOOL_ARRAY), (&now, Type::TIMESTAMPTZ)];
+    shard.query(Repeat::Always, BREAK_UP, &broken_up).await?;
     let params: [Param<'_>; 7] = [
         (&receivers, Type::INT8_ARRAY),
         (&tenants, Type::TEXT_ARRAY),

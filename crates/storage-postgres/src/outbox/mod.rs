@@ -2,6 +2,7 @@
 //! that is.
 
 mod claim;
+pub(crate) mod consignments;
 mod events;
 mod records;
 mod rows;

@@ -9,21 +9,25 @@ use crate::database::{Database, Repeat};
 use crate::session::Param;
 
 /// The record of deliveries whose numbers a statement chooses, without what they send. A delivery is
-/// either pending or settled. Every table is asked for one number after the other: joined, whole tables
-/// might be read for a short list.
+/// either pending or settled, by itself or with others. Every table is asked for one number after the
+/// other: joined, whole tables might be read for a short list.
 pub(crate) fn records_sql(chosen: &str, condition: &str) -> String {
     format!(
         "SELECT content.number, content.receiver, content.key, content.subject,
                 content.created_at, content.type_id, content.period, content.serial,
                 content.reference, content.key_id,
-                coalesce(settled.state, 'pending') AS state, pending.due_at,
-                coalesce(settled.token, pending.token) AS token,
-                settled.settled_at, coalesce(settled.attempts, pending.attempts) AS attempts,
+                coalesce(settled.state, CASE WHEN arrived.start IS NULL THEN 'pending'
+                                             ELSE 'delivered' END) AS state,
+                coalesce(pending.due_at, consigned.due_at) AS due_at,
+                coalesce(settled.token, pending.token, 0) AS token,
                 coalesce(pending.failures, 0) AS failures,
-                coalesce(settled.last_attempt, pending.last_attempt) AS last_attempt,
-                coalesce(settled.last_at, pending.last_at) AS last_at,
-                coalesce(settled.last_us, pending.last_us) AS last_us,
-                coalesce(settled.last_status, pending.last_status) AS last_status,
+                coalesce(settled.settled_at, arrived.settled_at) AS settled_at,
+                coalesce(settled.attempts, pending.attempts, 1) AS attempts,
+                coalesce(settled.last_attempt, pending.last_attempt, arrived.attempt)
+                    AS last_attempt,
+                coalesce(settled.last_at, pending.last_at, arrived.at) AS last_at,
+                coalesce(settled.last_us, pending.last_us, arrived.us) AS last_us,
+                coalesce(settled.last_status, pending.last_status, arrived.status) AS last_status,
                 coalesce(settled.last_error, pending.last_error) AS last_error
          FROM ({chosen}) AS chosen
          CROSS JOIN LATERAL (
@@ -34,6 +38,9 @@ pub(crate) fn records_sql(chosen: &str, condition: &str) -> String {
          LEFT JOIN LATERAL (
              SELECT * FROM settled_deliveries WHERE number = chosen.number OFFSET 0) AS settled
              ON true
+         LEFT JOIN LATERAL consignment_of(chosen.number) AS consigned ON true
+         LEFT JOIN LATERAL (
+             SELECT *, 1 AS attempt FROM arrival_of(chosen.number)) AS arrived ON true
          WHERE {condition}
          ORDER BY content.number DESC"
     )
@@ -51,13 +58,18 @@ fn choice(state: Option<DeliveryState>) -> &'static str {
             "SELECT number FROM (
                  SELECT number FROM pending_deliveries WHERE receiver = $1 AND number + 0 < $2
                  ORDER BY due_at OFFSET 0) AS pending
+             UNION ALL
+             SELECT number FROM consignments CROSS JOIN LATERAL generate_series(start, stop - 1) AS number
+             WHERE receiver = $1 AND number < $2
              ORDER BY number DESC LIMIT $3"
         }
         Some(DeliveryState::Delivered) => {
             "SELECT content.number FROM deliveries AS content
              CROSS JOIN LATERAL (
                  SELECT FROM settled_deliveries AS settled
-                 WHERE settled.number = content.number AND state = 'delivered' OFFSET 0) AS settled
+                 WHERE settled.number = content.number AND state = 'delivered'
+                 UNION ALL
+                 SELECT FROM arrival_of(content.number)) AS settled
              WHERE content.receiver = $1 AND content.number < $2
              ORDER BY content.number DESC LIMIT $3"
         }

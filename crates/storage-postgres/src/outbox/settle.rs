@@ -6,6 +6,7 @@ use futures_util::future::join_all;
 use storage::{Attempt, DeliveryId, Next, Outcome, ReceiverId, Result, Verdict};
 use tokio_postgres::types::Type;
 
+use super::consignments;
 use super::rows::{write_limit, write_micros, write_small};
 use crate::PostgresStore;
 use crate::database::{Database, Repeat};
@@ -188,6 +189,37 @@ impl<'a> Columns<'a> {
     }
 }
 
+/// Settles outcomes of one shard, in order of numbers. Returns those that counted, with their tokens.
+async fn settle_on(
+    shard: &Database,
+    mut outcomes: Vec<&Outcome>,
+    now: Time,
+) -> Result<Vec<(i64, i64)>> {
+    let arrived = outcomes.iter().copied().filter(|outcome| consignments::has_arrived(outcome));
+    let arrived: Vec<&Outcome> = arrived.collect();
+    let arrived: BTreeSet<i64> =
+        consignments::settle(shard, &arrived, now).await?.into_iter().collect();
+    let mut settled: Vec<(i64, i64)> =
+        arrived.iter().map(|number| (*number, consignments::TOKEN)).collect();
+    outcomes.retain(|outcome| {
+        outcome.token != consignments::TOKEN || !arrived.contains(&outcome.delivery.number())
+    });
+    if outcomes.is_empty() {
+        return Ok(settled);
+    }
+    let together = outcomes.iter().filter(|outcome| outcome.token == consignments::TOKEN);
+    let together: Vec<i64> = together.map(|outcome| outcome.delivery.number()).collect();
+    if !together.is_empty() {
+        consignments::break_up(shard, &together).await?;
+    }
+    let mut columns = Columns::default();
+    for outcome in outcomes {
+        columns.add(outcome);
+    }
+    settled.extend(columns.settle(shard, now).await?);
+    Ok(settled)
+}
+
 impl PostgresStore {
     /// All shards are told, whatever becomes of the others. After an error the caller may tell all of
     /// them again: what has counted does not count twice.
@@ -200,14 +232,14 @@ impl PostgresStore {
         in_order.sort_unstable();
         // Of two outcomes of the same claim the first one counts.
         in_order.dedup_by_key(|(delivery, token, _)| (*delivery, *token));
-        let mut shards: BTreeMap<u16, Columns<'_>> = BTreeMap::new();
+        let mut shards: BTreeMap<u16, Vec<&Outcome>> = BTreeMap::new();
         for (delivery, _, place) in &in_order {
-            shards.entry(delivery.shard()).or_default().add(&outcomes[*place]);
+            shards.entry(delivery.shard()).or_default().push(&outcomes[*place]);
         }
-        let settled = shards.into_iter().filter_map(|(place, columns)| {
+        let settled = shards.into_iter().filter_map(|(place, outcomes)| {
             let shard = self.databases.get(usize::from(place))?;
             Some(async move {
-                let settled = columns.settle(shard, now).await?;
+                let settled = settle_on(shard, outcomes, now).await?;
                 let settled = settled.into_iter();
                 Ok(settled.map(|(number, token)| (DeliveryId::new(number, place), token)).collect())
             })
