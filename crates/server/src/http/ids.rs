@@ -82,10 +82,14 @@ pub(crate) async fn issue(
 }
 
 /// The same for a request that did not come through the router.
-pub(super) async fn issue_directly(app: Arc<App>, headers: &HeaderMap, body: Incoming) -> Response {
-    as_caller(&app, headers, Scope::Issue, async |caller| {
-        let body = read_body(body, &app).await?;
-        issue_once(&app, headers, caller, body).await
+pub(super) async fn issue_directly(
+    app: &Arc<App>,
+    headers: &HeaderMap,
+    body: Incoming,
+) -> Response {
+    as_caller(app, headers, Scope::Issue, async |caller| {
+        let body = read_body(body, app).await?;
+        issue_once(app, headers, caller, body).await
     })
     .await
 }

@@ -185,9 +185,16 @@ impl Api {
     pub(crate) async fn answer(self, mut request: Request<Incoming>, peer: IpAddr) -> Response {
         if self.issues && request.method() == Method::POST {
             match request.uri().path() {
-                ids::PATH => return self.issue(request).await,
-                // In a box, because issuing should not move it around.
-                documents::PATH => return Box::pin(self.assign(request)).await,
+                ids::PATH => return self.directly(request, ids::PATH, ids::issue_directly).await,
+                // In boxes, because issuing should not move them around.
+                documents::PATH => {
+                    let assign = documents::assign_directly;
+                    return Box::pin(self.directly(request, documents::PATH, assign)).await;
+                }
+                scans::PATH => {
+                    let scan = scans::scan_directly;
+                    return Box::pin(self.directly(request, scans::PATH, scan)).await;
+                }
                 _ => {}
             }
         }
@@ -199,16 +206,15 @@ impl Api {
         response
     }
 
-    async fn issue(self, request: Request<Incoming>) -> Response {
+    async fn directly(
+        self,
+        request: Request<Incoming>,
+        path: &'static str,
+        work: impl AsyncFnOnce(&Arc<App>, &HeaderMap, Incoming) -> Response,
+    ) -> Response {
         let (head, body) = request.into_parts();
-        let work = pin!(ids::issue_directly(Arc::clone(&self.app), &head.headers, body));
-        observe::observed(&self.app, head.method, ids::PATH, &head.headers, work).await
-    }
-
-    async fn assign(self, request: Request<Incoming>) -> Response {
-        let (head, body) = request.into_parts();
-        let work = pin!(documents::assign_directly(&self.app, &head.headers, body));
-        observe::observed(&self.app, head.method, documents::PATH, &head.headers, work).await
+        let work = pin!(work(&self.app, &head.headers, body));
+        observe::observed(&self.app, head.method, path, &head.headers, work).await
     }
 }
 

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use engine::LiveType;
 use engine::codes::{Diagnosis, Scan, Unknown};
+use hyper::body::{Bytes, Incoming};
 use idgen::repair::Mistake;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,11 +16,15 @@ use storage::{CodeStatus, Scope};
 use utoipa::ToSchema;
 
 use super::App;
+use super::auth::Caller;
 use super::batches::{ReasonBody, VoidBody, check_text};
-use super::extract::{Body, Path, Query};
+use super::extract::{Body, Path, Query, read_body};
 use super::problem::Problem;
-use super::request::{JsonBody, as_caller, once, post_once, read_json};
+use super::request::{IDEMPOTENCY_KEY, JsonBody, as_caller, once, post_once, read_json};
 use super::types::TenantQuery;
+
+/// The path of scanning.
+pub(super) const PATH: &str = "/api/v1/scans";
 
 /// A code as it was scanned or typed. Further fields, such as a place, are welcome and not kept.
 #[derive(Debug, Deserialize, ToSchema)]
@@ -218,20 +223,44 @@ pub(crate) async fn scan(
     Body(body): Body,
 ) -> Response {
     as_caller(&app, &headers, Scope::Scan, async |caller| {
-        let work = {
-            let (app, caller, body) = (Arc::clone(&app), caller.clone(), body.clone());
-            async move {
-                let order: ScanBody<'_> = read_json(&body)?;
-                let tenant = caller.tenant(order.tenant.as_deref())?;
-                let live = app.engine.catalogue.find(&tenant, &order.type_name)?;
-                let scan = app.engine.codes.scan(&live, &order.code).await?;
-                let verdict = verdict(&app, &live, &order.code, scan, Seen::Counted).await;
-                Ok(JsonBody::ok(&verdict))
-            }
-        };
-        once(&app, &headers, caller, "scan", body, work).await
+        scan_once(&app, &headers, caller, body).await
     })
     .await
+}
+
+/// The same for a request that did not come through the router.
+pub(super) async fn scan_directly(app: &Arc<App>, headers: &HeaderMap, body: Incoming) -> Response {
+    as_caller(app, headers, Scope::Scan, async |caller| {
+        let body = read_body(body, app).await?;
+        scan_once(app, headers, caller, body).await
+    })
+    .await
+}
+
+async fn scan_once(
+    app: &Arc<App>,
+    headers: &HeaderMap,
+    caller: &Caller,
+    body: Bytes,
+) -> Result<Response, Problem> {
+    // Most requests have no key, and the rest of this would be moved around with each of them.
+    if !headers.contains_key(IDEMPOTENCY_KEY) {
+        return Ok(scan_for(app, caller, &body).await?.into_response());
+    }
+    let work = {
+        let (app, caller, body) = (Arc::clone(app), caller.clone(), body.clone());
+        async move { scan_for(&app, &caller, &body).await }
+    };
+    Box::pin(once(app, headers, caller, "scan", body, work)).await
+}
+
+async fn scan_for(app: &App, caller: &Caller, body: &[u8]) -> Result<JsonBody, Problem> {
+    let order: ScanBody<'_> = read_json(body)?;
+    let tenant = caller.tenant(order.tenant.as_deref())?;
+    let live = app.engine.catalogue.find(&tenant, &order.type_name)?;
+    let scan = app.engine.codes.scan(&live, &order.code).await?;
+    let verdict = verdict(app, &live, &order.code, scan, Seen::Counted).await;
+    Ok(JsonBody::ok(&verdict))
 }
 
 /// Show a code

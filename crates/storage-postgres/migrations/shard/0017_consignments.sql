@@ -76,20 +76,6 @@ BEGIN
     END LOOP;
 END $$;
 
--- The same with those to some receivers that are due. Where the order counts, with all: it was of no
--- account when they set out.
-CREATE FUNCTION break_up_due(receivers bigint[], in_order boolean[], at timestamptz)
-RETURNS void LANGUAGE sql AS $$
-    SELECT break_up(array_agg(due.start))
-    FROM unnest(receivers, in_order) AS wanted (receiver, in_order)
-    CROSS JOIN LATERAL (
-        SELECT start FROM consignments
-        WHERE consignments.receiver = wanted.receiver
-          AND consignments.due_at <= CASE WHEN wanted.in_order THEN 'infinity' ELSE at END
-        ) AS due
-    HAVING count(*) > 0
-$$;
-
 -- Gives a document that has arrived together with others a row of its own.
 CREATE FUNCTION take_from_arrivals(the_delivery bigint) RETURNS void LANGUAGE sql AS $$
     WITH taken AS (
@@ -161,7 +147,8 @@ CREATE OR REPLACE FUNCTION abandon_some(
 DECLARE
     numbers bigint[];
 BEGIN
-    PERFORM break_up_due(ARRAY[the_receiver], ARRAY[true], at);
+    PERFORM break_up(array_agg(start)) FROM consignments
+    WHERE receiver = the_receiver HAVING count(*) > 0;
     SELECT coalesce(array_agg(number ORDER BY number), '{}') INTO numbers
     FROM (SELECT number FROM pending_deliveries WHERE receiver = the_receiver
           ORDER BY due_at LIMIT most) AS first

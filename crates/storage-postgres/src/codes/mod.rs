@@ -36,13 +36,20 @@ fn read_range(row: &Row) -> Result<BatchRange> {
     })
 }
 
-fn read_status(row: &Row) -> Result<CodeStatus> {
-    let own = read_void(row, "void_at", "void_reason");
+/// What happened to a code itself.
+fn read_mark(row: &Row) -> Result<CodeStatus> {
     Ok(CodeStatus {
         scans: read_serial(row.get("scans"))?,
         first_scanned_at: row.get::<_, Option<Time>>("first_scanned_at").map(|time| time.0),
-        void: own.or_else(|| read_void(row, "recalled_at", "recall_reason")),
+        void: read_void(row, "void_at", "void_reason"),
     })
+}
+
+/// The same, and what happened to its batch.
+fn read_status(row: &Row) -> Result<CodeStatus> {
+    let mark = read_mark(row)?;
+    let void = mark.void.or_else(|| read_void(row, "recalled_at", "recall_reason"));
+    Ok(CodeStatus { void, ..mark })
 }
 
 /// What names a code in a statement, as it is sent.

@@ -1,12 +1,13 @@
 //! Counting scans: one statement for each table that the codes are in.
 
-use storage::{CodeKey, CodeStatus, Ledger, Result};
+use storage::{CodeKey, CodeStatus, Ledger, Result, Void};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use super::tables::{CodeTable, table_number};
-use super::{read_status, sql};
+use super::{read_mark, sql};
 use crate::PostgresStore;
+use crate::batches::read_void;
 use crate::counters::write_count;
 use crate::database::{Database, Repeat};
 use crate::error;
@@ -51,10 +52,22 @@ impl Group {
 
     /// Puts what came back where it was asked for.
     fn read(&self, rows: &[Row], found: &mut [Option<CodeStatus>]) -> Result<()> {
+        let recall = |row: &Row| {
+            let batch = row.get::<_, Option<i64>>("recalled")?;
+            Some((batch, read_void(row, "void_at", "void_reason")?))
+        };
+        let recalls: Vec<(i64, Void)> = rows.iter().filter_map(recall).collect();
         for row in rows {
-            if let Ok(at) = self.serials.binary_search(&row.get("serial")) {
-                found[self.places[at]] = Some(read_status(row)?);
+            let serial = row.get::<_, Option<i64>>("serial");
+            let place = serial.and_then(|serial| self.serials.binary_search(&serial).ok());
+            let Some(place) = place else { continue };
+            let mut status = read_mark(row)?;
+            if status.void.is_none() {
+                let mut recalls = recalls.iter();
+                let recall = recalls.find(|(batch, _)| *batch == self.batches[place]);
+                status.void = recall.map(|(_, void)| void.clone());
             }
+            found[self.places[place]] = Some(status);
         }
         Ok(())
     }

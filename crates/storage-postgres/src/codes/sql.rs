@@ -4,50 +4,50 @@ use storage::Ledger;
 
 use super::tables::CodeTable;
 
-/// How a code stands, in terms of `mark`, and `known`, which has the batch.
-const STATUS: &str = "
-    mark.serial, mark.scans, mark.first_scanned_at, mark.void_at, mark.void_reason,
-    known.recalled_at, known.recall_reason";
-
-/// A condition that a code was made: a stored one has a row. One that has a mark was found there
-/// before, and the few marks are in memory more often than the many codes. The ledger is that of
-/// `batches`.
-fn was_made(table: &CodeTable, ledger: Ledger, serial: &str) -> String {
+/// A condition that a code of a batch was made: a stored one has a row. One that has a mark was found
+/// there before, and the few marks are in memory more often than the many codes.
+fn was_made(table: &CodeTable, ledger: Ledger, batch: &str, serial: &str) -> String {
     match ledger {
         Ledger::Stored => format!(
-            "batches.ledger = 'stored'
+            "{batch}.ledger = 'stored'
              AND (EXISTS (SELECT FROM {} AS marked WHERE marked.serial = {serial})
                   OR EXISTS (SELECT FROM {} AS code WHERE code.serial = {serial}))",
             table.marks, table.codes
         ),
-        Ledger::Derived => "batches.ledger = 'derived'".to_owned(),
+        Ledger::Derived => format!("{batch}.ledger = 'derived'"),
     }
 }
 
-/// Counts scans: `$1` serials, `$2` their batches, `$3` how many scans, `$4` the type, `$5` the time.
+/// Counts scans: `$1` serials, `$2` their batches, `$3` how many scans, `$4` the type, `$5` the time. Rows
+/// without a serial are batches that were recalled.
 ///
-/// The serials come in order, and a lateral join keeps to it, so two groups never lock the same rows
-/// in different orders.
+/// The codes of a group are of few batches, often of one, so these are looked up first and not with every
+/// code. Whether a code was made is asked for one after the other: a plan for all of them might read whole
+/// tables. The serials are put in order, so two groups never lock the same rows in different orders.
 pub(super) fn count(table: &CodeTable, ledger: Ledger) -> String {
     format!(
-        "WITH known AS MATERIALIZED (
-             SELECT wanted.serial, wanted.scans, batch.recalled_at, batch.recall_reason
-             FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])
-                 AS wanted (serial, batch_id, scans)
-             CROSS JOIN LATERAL (
-                 SELECT recalled_at, recall_reason FROM batches
-                 WHERE batches.id = wanted.batch_id AND batches.type_id = $4
-                   AND batches.start <= wanted.serial AND wanted.serial < batches.stop
-                   AND {was_made} OFFSET 0) AS batch
+        "WITH batch AS MATERIALIZED (
+             SELECT id, start, stop, ledger, recalled_at, recall_reason FROM batches
+             WHERE id = ANY ($2) AND type_id = $4
          ), mark AS (
              INSERT INTO {marks} AS mark (serial, scans, first_scanned_at)
-             SELECT known.serial, known.scans, $5 FROM known
+             SELECT wanted.serial, wanted.scans, $5
+             FROM unnest($1::bigint[], $2::bigint[], $3::bigint[])
+                 AS wanted (serial, batch_id, scans)
+             JOIN batch ON batch.id = wanted.batch_id
+                 AND batch.start <= wanted.serial AND wanted.serial < batch.stop
+             CROSS JOIN LATERAL (SELECT WHERE {was_made} OFFSET 0) AS made
+             ORDER BY wanted.serial
              ON CONFLICT (serial) DO UPDATE SET scans = mark.scans + excluded.scans,
                  first_scanned_at = coalesce(mark.first_scanned_at, excluded.first_scanned_at)
              RETURNING mark.*
          )
-         SELECT {STATUS} FROM mark JOIN known ON known.serial = mark.serial",
-        was_made = was_made(table, ledger, "wanted.serial"),
+         SELECT serial, scans, first_scanned_at, void_at, void_reason, NULL::bigint AS recalled
+         FROM mark
+         UNION ALL
+         SELECT NULL, NULL, NULL, recalled_at, recall_reason, id FROM batch
+         WHERE recalled_at IS NOT NULL",
+        was_made = was_made(table, ledger, "batch", "wanted.serial"),
         marks = table.marks,
     )
 }
@@ -60,7 +60,7 @@ pub(super) fn look(table: &CodeTable, ledger: Ledger) -> String {
          FROM batches LEFT JOIN {marks} AS mark ON mark.serial = $3
          WHERE batches.id = $1 AND batches.type_id = $2
            AND batches.start <= $3 AND $3 < batches.stop AND {was_made}",
-        was_made = was_made(table, ledger, "$3"),
+        was_made = was_made(table, ledger, "batches", "$3"),
         marks = table.marks,
     )
 }
@@ -80,8 +80,10 @@ pub(super) fn make_void(table: &CodeTable, ledger: Ledger) -> String {
                  void_reason = coalesce(mark.void_reason, excluded.void_reason)
              RETURNING mark.*
          )
-         SELECT {STATUS} FROM mark CROSS JOIN known",
-        was_made = was_made(table, ledger, "$3"),
+         SELECT mark.scans, mark.first_scanned_at, mark.void_at, mark.void_reason,
+                known.recalled_at, known.recall_reason
+         FROM mark CROSS JOIN known",
+        was_made = was_made(table, ledger, "batches", "$3"),
         marks = table.marks,
     )
 }
