@@ -26,11 +26,13 @@ impl Desk {
     }
 }
 
-/// Codes of a type are counted in two lanes, by table: while one waits for the disk, the store works on
-/// the other, and neither ever waits for a row that the other has locked. Where there are two tables,
-/// each has its own lane, and a step is one statement.
+/// Codes of a type are counted in several lanes, by table: while one waits for the disk, the store works on
+/// another, and none ever waits for a row that another has locked. Where there are few tables, each has its
+/// own lane, and a step is one statement.
+const LANES: u64 = 4;
+
 fn lane(key: &CodeKey) -> u64 {
-    key.serial / CODES_PER_TABLE % 2
+    key.serial / CODES_PER_TABLE % LANES
 }
 
 #[async_trait]
