@@ -187,6 +187,11 @@ async fn documents_are_assigned_and_delivered_by_many_at_once() {
                    (SELECT count(*) FROM settled_deliveries)
                        + (SELECT coalesce(sum(stop - start), 0)::bigint FROM arrivals),
                    (SELECT count(*) FROM pending_deliveries) + (SELECT count(*) FROM consignments),
+                   (SELECT count(*) FROM deliveries WHERE 1 <> (
+                       (SELECT count(*) FROM settled_deliveries AS settled
+                        WHERE settled.number = deliveries.number)
+                       + (SELECT count(*) FROM arrivals
+                          WHERE start <= deliveries.number AND deliveries.number < stop))),
                    (SELECT count(*) FROM settled_deliveries WHERE state <> 'delivered'),
                    (SELECT count(*) FROM gaps JOIN deliveries ON deliveries.serial = gaps.start
                         JOIN settled_deliveries AS settled USING (number)
@@ -194,10 +199,10 @@ async fn documents_are_assigned_and_delivered_by_many_at_once() {
                         WHEN 'abandoned' THEN 'abandoned' END),
                    (SELECT count(*) FROM gaps WHERE closed_at IS NULL)";
     let row = databases.connect().await.query_one(sql, &[]).await.unwrap();
-    let [on_record, settled, pending, failed, explained, gaps]: [i64; 6] =
-        [0, 1, 2, 3, 4, 5].map(|column| row.get(column));
+    let [on_record, settled, pending, misplaced, failed, explained, gaps]: [i64; 7] =
+        [0, 1, 2, 3, 4, 5, 6].map(|column| row.get(column));
     assert_eq!(u64::try_from(on_record).unwrap(), new);
-    assert_eq!((settled, pending), (on_record, 0));
+    assert_eq!((settled, pending, misplaced), (on_record, 0, 0));
     assert_eq!((explained, gaps), (failed, failed), "what failed is a gap, and nothing else is");
     let reconciled = store.reconcile(type_id, 1 << 30, NOW).await.unwrap();
     assert_eq!((reconciled.found, reconciled.done), (vec![], true));

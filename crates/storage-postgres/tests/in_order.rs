@@ -132,3 +132,34 @@ async fn nothing_is_seen_before_what_it_follows() {
     assert_eq!((claimed.len(), claimed[0]), (3, first));
     assert!(others.iter().all(|id| *id > first));
 }
+
+/// Some set out together before the order counted, and just now somebody settles a part of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_follows_those_on_their_way_is_not_claimed_while_some_of_them_arrive() {
+    let databases = Databases::create(1).await;
+    let store = PostgresStore::open(databases.settings()).await.unwrap();
+    let id_type = serde_json::from_str(r#"{"tenant": "acme", "name": "invoice", "sequence": {}}"#);
+    let type_id = store.create_type(&id_type.unwrap(), b"", NOW).await.unwrap().id;
+    let later = assign(Arc::clone(&store), type_id, "one", None).await.id.number();
+    let client = databases.connect().await;
+    let set_out = format!(
+        "INSERT INTO consignments VALUES ({0} - 9, {0}, {1}, {2}, to_timestamp({3} + 60))",
+        later,
+        SINK.0,
+        type_id.0,
+        NOW.as_second()
+    );
+    client.batch_execute(&set_out).await.unwrap();
+    let in_part = "
+        BEGIN; WITH taken AS (DELETE FROM consignments RETURNING *)
+        INSERT INTO consignments SELECT start + 4, stop, receiver, type_id, due_at FROM taken";
+    client.batch_execute(in_part).await.unwrap();
+    assert_eq!(claim(&store).await, []);
+    client.batch_execute("COMMIT").await.unwrap();
+    assert_eq!(claim(&store).await, []);
+    client
+        .batch_execute("DELETE FROM pending_deliveries WHERE token = 0 AND attempts = 1")
+        .await
+        .unwrap();
+    assert_eq!(claim(&store).await.len(), 1);
+}

@@ -166,24 +166,24 @@ impl App {
 pub(crate) struct Api {
     app: Arc<App>,
     router: Router,
-    /// Whether IDs can be asked for.
-    issues: bool,
+    /// Whether this is more than a worker.
+    is_whole: bool,
 }
 
 impl Api {
     pub(crate) fn new(app: Arc<App>) -> Self {
-        Self { router: router(Arc::clone(&app)), app, issues: true }
+        Self { router: router(Arc::clone(&app)), app, is_whole: true }
     }
 
     /// Only what those need who watch over the process.
     pub(crate) fn of_worker(app: Arc<App>) -> Self {
-        Self { router: worker_router(Arc::clone(&app)), app, issues: false }
+        Self { router: worker_router(Arc::clone(&app)), app, is_whole: false }
     }
 
     /// Answers a request. The most frequent calls do not take the way through the router, which costs as
     /// much as issuing an ID.
     pub(crate) async fn answer(self, mut request: Request<Incoming>, peer: IpAddr) -> Response {
-        if self.issues && request.method() == Method::POST {
+        if self.is_whole && request.method() == Method::POST {
             match request.uri().path() {
                 ids::PATH => return self.directly(request, ids::PATH, ids::issue_directly).await,
                 // In boxes, because issuing should not move them around.

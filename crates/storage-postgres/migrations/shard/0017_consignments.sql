@@ -76,23 +76,92 @@ BEGIN
     END LOOP;
 END $$;
 
--- Gives a document that has arrived together with others a row of its own.
-CREATE FUNCTION take_from_arrivals(the_delivery bigint) RETURNS void LANGUAGE sql AS $$
-    WITH taken AS (
-        DELETE FROM arrivals WHERE start = (SELECT start FROM arrival_of(the_delivery))
-        RETURNING *
-    ), others AS (
-        INSERT INTO arrivals (start, stop, settled_at, at, us, status)
-        SELECT lower(run), upper(run), settled_at, at, us, status
-        FROM taken CROSS JOIN LATERAL unnest(
-            int8multirange(int8range(start, stop))
-            - int8multirange(int8range(the_delivery, the_delivery + 1))) AS run
+-- The same with those to some receivers that are due. Where the order counts, with any: it was of no account
+-- when they set out. Not with all at once, as there may be many, nor with those that somebody settles just
+-- now: whoever finds some looks again.
+CREATE FUNCTION break_up_due(receivers bigint[], in_order boolean[], at timestamptz)
+RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    documents_max constant bigint := 10000;
+BEGIN
+    PERFORM break_up(array_agg(due.start))
+    FROM (SELECT first.start,
+                 sum(first.stop - first.start) OVER before_and_this - (first.stop - first.start)
+                     AS documents_before
+          FROM unnest(receivers, in_order) WITH ORDINALITY AS wanted (receiver, in_order, place)
+          CROSS JOIN LATERAL (
+              SELECT start, stop, due_at FROM consignments
+              WHERE consignments.receiver = wanted.receiver
+                AND consignments.due_at <= CASE WHEN wanted.in_order THEN 'infinity' ELSE at END
+              ORDER BY due_at LIMIT documents_max FOR UPDATE SKIP LOCKED) AS first
+          WINDOW before_and_this AS (ORDER BY wanted.place, first.due_at, first.start)) AS due
+    WHERE due.documents_before < documents_max
+    HAVING count(*) > 0;
+END $$;
+
+-- As before, and nothing of a type is taken while some of it set out together with others and may be under
+-- way.
+CREATE OR REPLACE FUNCTION lock_in_order(the_receiver bigint, most bigint, at timestamptz)
+RETURNS SETOF bigint LANGUAGE sql AS $$
+    WITH RECURSIVE types (type_id) AS (
+        (SELECT type_id FROM pending_deliveries WHERE receiver = the_receiver
+         ORDER BY type_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT later.type_id FROM pending_deliveries AS later
+                WHERE later.receiver = the_receiver AND later.type_id > types.type_id
+                ORDER BY later.type_id LIMIT 1)
+        FROM types WHERE types.type_id IS NOT NULL
+    ), first AS MATERIALIZED (
+        SELECT types.type_id, candidate.number,
+               row_number() OVER numbers AS place,
+               bool_and(candidate.due_at <= at) OVER numbers AS in_turn
+        FROM types CROSS JOIN LATERAL (
+            SELECT number, due_at FROM pending_deliveries
+            WHERE receiver = the_receiver AND type_id = types.type_id
+            ORDER BY number + 0 LIMIT most) AS candidate
+        WHERE types.type_id IS NOT NULL
+          AND types.type_id <> ALL (
+              ARRAY(SELECT type_id FROM consignments WHERE receiver = the_receiver))
+        WINDOW numbers AS (PARTITION BY types.type_id ORDER BY candidate.number)
+    ), locked AS MATERIALIZED (
+        SELECT first.type_id, first.number, first.place
+        FROM first CROSS JOIN LATERAL (
+            SELECT FROM pending_deliveries AS pending
+            WHERE pending.number = first.number AND pending.due_at <= at
+            FOR NO KEY UPDATE SKIP LOCKED) AS pending
+        WHERE first.in_turn
+    ), counted AS (
+        SELECT number, place, row_number() OVER (PARTITION BY type_id ORDER BY number) AS turn
+        FROM locked
     )
-    INSERT INTO settled_deliveries (number, receiver, type_id, state, settled_at, attempts, token,
-                                    last_attempt, last_at, last_us, last_status)
-    SELECT number, receiver, type_id, 'delivered', settled_at, 1, 1, 1, at, us, status
-    FROM taken JOIN deliveries ON number = the_delivery
+    SELECT number FROM counted WHERE place = turn ORDER BY number LIMIT most
 $$;
+
+-- Gives a document that has arrived together with others a row of its own. Somebody may do so with one beside
+-- it just now, and so there is another look.
+CREATE FUNCTION take_from_arrivals(the_delivery bigint) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    its_start bigint;
+BEGIN
+    LOOP
+        SELECT start INTO its_start FROM arrival_of(the_delivery);
+        EXIT WHEN NOT FOUND;
+        WITH taken AS (
+            DELETE FROM arrivals WHERE start = its_start AND stop > the_delivery
+            RETURNING *
+        ), others AS (
+            INSERT INTO arrivals (start, stop, settled_at, at, us, status)
+            SELECT lower(run), upper(run), settled_at, at, us, status
+            FROM taken CROSS JOIN LATERAL unnest(
+                int8multirange(int8range(start, stop))
+                - int8multirange(int8range(the_delivery, the_delivery + 1))) AS run
+        )
+        INSERT INTO settled_deliveries (number, receiver, type_id, state, settled_at, attempts,
+                                        token, last_attempt, last_at, last_us, last_status)
+        SELECT number, receiver, type_id, 'delivered', settled_at, 1, 1, 1, at, us, status
+        FROM taken JOIN deliveries ON number = the_delivery;
+    END LOOP;
+END $$;
 
 -- As before, also of what has arrived together with others.
 CREATE OR REPLACE FUNCTION retry_delivery(the_delivery bigint, at timestamptz)
@@ -147,15 +216,20 @@ CREATE OR REPLACE FUNCTION abandon_some(
 DECLARE
     numbers bigint[];
 BEGIN
-    PERFORM break_up(array_agg(start)) FROM consignments
-    WHERE receiver = the_receiver HAVING count(*) > 0;
+    looked_at := 0;
+    abandoned := 0;
+    PERFORM FROM delivery_receivers WHERE receiver = the_receiver AND tenant = the_tenant;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    PERFORM break_up_due(ARRAY[the_receiver], ARRAY[true], at);
     SELECT coalesce(array_agg(number ORDER BY number), '{}') INTO numbers
     FROM (SELECT number FROM pending_deliveries WHERE receiver = the_receiver
-          ORDER BY due_at LIMIT most) AS first
-    WHERE EXISTS (SELECT FROM delivery_receivers
-                  WHERE receiver = the_receiver AND tenant = the_tenant);
-    looked_at := cardinality(numbers);
+          ORDER BY due_at LIMIT most) AS first;
     abandoned := abandon_pending(numbers, at);
+    -- There are more as long as some are on their way.
+    SELECT cardinality(numbers) + count(*) INTO looked_at
+    FROM (SELECT FROM consignments WHERE receiver = the_receiver LIMIT 1) AS more;
 END $$;
 
 -- As before, also of what set out together with others.

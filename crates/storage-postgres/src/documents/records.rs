@@ -33,7 +33,7 @@ const IDS: &str = "
     ORDER BY wanted.place";
 
 // As for deliveries: almost everything is delivered, and what failed has an index of its own. What is
-// pending is looked for with every receiver, of which there are few, and among all that set out just now.
+// pending is looked for with every receiver, of which there are few.
 fn choice(state: Option<DeliveryState>) -> &'static str {
     match state {
         None => {
@@ -46,8 +46,11 @@ fn choice(state: Option<DeliveryState>) -> &'static str {
                  WHERE receiver = sink.receiver AND type_id = $1 AND number + 0 < $2
                  ORDER BY number + 0 DESC LIMIT $3) AS latest
              UNION ALL
-             SELECT number FROM consignments CROSS JOIN LATERAL generate_series(start, stop - 1) AS number
-             WHERE type_id = $1 AND number < $2
+             SELECT number FROM delivery_receivers AS sink CROSS JOIN LATERAL (
+                 SELECT start, stop FROM consignments
+                 WHERE receiver = sink.receiver AND type_id = $1 OFFSET 0) AS together
+             CROSS JOIN LATERAL generate_series(start, stop - 1) AS number
+             WHERE number < $2
              ORDER BY number DESC LIMIT $3"
         }
         Some(DeliveryState::Delivered) => {

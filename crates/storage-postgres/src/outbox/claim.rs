@@ -64,16 +64,8 @@ const CLAIM: &str = "
 /// A claim ends behind the delivery that goes beyond this, in all and for each of the receivers.
 const CLAIM_BYTES_MAX: i64 = 16 << 20;
 
-// What set out together is looked at one by one when nobody has said how it went. Where the order counts,
-// all that is on its way: it was of no account when that set out.
-const BREAK_UP: &str = "
-    SELECT break_up(array_agg(due.start))
-    FROM unnest($1::bigint[], $2::boolean[]) AS wanted (receiver, in_order)
-    CROSS JOIN LATERAL (
-        SELECT start FROM consignments
-        WHERE consignments.receiver = wanted.receiver
-          AND (wanted.in_order OR consignments.due_at <= $3)) AS due
-    HAVING count(*) > 0";
+// What set out together is looked at one by one when nobody has said how it went.
+const BREAK_UP: &str = "SELECT break_up_due($1, $2, $3)";
 
 /// Repeated without knowing: what was claimed without an answer is due again when the claim ends.
 pub(super) async fn claim(

@@ -15,8 +15,8 @@ pub(crate) const TOKEN: i64 = 0;
 /// The longest run that is one row.
 pub(crate) const RUN_MAX: usize = 10_000;
 
-// A consignment that begins within a run is found by itself, and otherwise the last one before the run.
-// What is left of them stays. The parts of a run that were on their way have arrived.
+// The consignments of a run begin within it, but for the one that has its first number. What is left of them
+// stays. The parts of a run that were on their way have arrived.
 const SETTLE: &str = "
     WITH arrived AS MATERIALIZED (
         SELECT * FROM unnest($1::bigint[], $2::bigint[], $3::timestamptz[], $4::bigint[],
@@ -25,11 +25,10 @@ const SETTLE: &str = "
         DELETE FROM consignments WHERE start = ANY (ARRAY(
             SELECT within.start FROM arrived CROSS JOIN LATERAL (
                 SELECT start FROM consignments
-                WHERE start >= arrived.start AND start < arrived.stop) AS within
+                WHERE start > arrived.start AND start < arrived.stop OFFSET 0) AS within
             UNION ALL
-            SELECT before.start FROM arrived CROSS JOIN LATERAL consignment_of(arrived.start) AS before
-            WHERE NOT EXISTS (
-                SELECT FROM consignments AS same WHERE same.start = arrived.start)))
+            SELECT first.start
+            FROM arrived CROSS JOIN LATERAL consignment_of(arrived.start) AS first))
         RETURNING start, stop, receiver, type_id, due_at
     ), left_over AS (
         INSERT INTO consignments (start, stop, receiver, type_id, due_at)

@@ -69,8 +69,8 @@ const SETTLE: &str = "
     FROM (SELECT count(*) FROM lost) AS losses CROSS JOIN (SELECT count(*) FROM found) AS finds
         CROSS JOIN held";
 
-// What has arrived and was never given up, all by the same token: nearly always the first one. What is
-// not in the answer was not changed, and the statement above finds out why.
+// What has arrived by itself and was never given up, all by the same token, as is usual. What is not in the
+// answer was not changed, and the statement above finds out why.
 const SETTLE_ARRIVED: &str = "
     WITH ended AS (
         DELETE FROM pending_deliveries
