@@ -26,8 +26,9 @@ pub(crate) trait GroupStep: Send + Sync + 'static {
     /// A step takes requests until it has so much to do.
     const SIZE_MAX: usize;
 
-    /// How long a step waits for those who were just answered. Clients that ask again and again come back
-    /// a moment later, and one step for all of them costs little more than one for a few.
+    /// How long a step waits until those who were just answered are back, beside those who wait already.
+    /// Clients that ask again and again come back a moment later, and one step for all of them costs little
+    /// more than one for a few.
     const PATIENCE: Duration = Duration::ZERO;
 
     /// How much of a step a request takes up.
@@ -46,6 +47,7 @@ pub(crate) struct Groups<S: GroupStep> {
 
 struct Waiting<S: GroupStep> {
     request: S::Request,
+    size: usize,
     answer: oneshot::Sender<S::Answer>,
 }
 
@@ -58,8 +60,17 @@ struct Step<S: GroupStep> {
 /// What waits for a key.
 struct Queue<S: GroupStep> {
     waiting: Vec<Waiting<S>>,
+    /// The size of all that waits.
+    size: usize,
     /// Whom to tell when so many wait.
     wanted: Option<(usize, oneshot::Sender<()>)>,
+}
+
+impl<S: GroupStep> Queue<S> {
+    /// Whether there is enough for a step that should have so many requests.
+    fn has_enough(&self, wanted: usize) -> bool {
+        self.waiting.len() >= wanted || self.size >= S::SIZE_MAX
+    }
 }
 
 /// What waits, by key. A key that is in here is being worked on.
@@ -83,7 +94,7 @@ impl<S: GroupStep> Groups<S> {
     /// Has a request served, even if whoever waits for it goes away. None if the step panicked.
     pub(crate) async fn ask(&self, key: S::Key, request: S::Request) -> Option<S::Answer> {
         let (answer, receiver) = oneshot::channel();
-        if self.shared.enqueue(key, Waiting { request, answer }) {
+        if self.shared.enqueue(key, Waiting { size: S::size(&request), request, answer }) {
             tokio::spawn(Arc::clone(&self.shared).work(key));
         }
         receiver.await.ok()
@@ -100,16 +111,18 @@ impl<S: GroupStep> Shared<S> {
         match self.lock().entry(key) {
             Entry::Occupied(mut queue) => {
                 let queue = queue.get_mut();
+                queue.size += waiting.size;
                 queue.waiting.push(waiting);
-                let count = queue.waiting.len();
-                if let Some((_, enough)) = queue.wanted.take_if(|(wanted, _)| count >= *wanted) {
+                if queue.wanted.as_ref().is_some_and(|(wanted, _)| queue.has_enough(*wanted))
+                    && let Some((_, enough)) = queue.wanted.take()
+                {
                     // Whoever has lost patience does not need it.
                     let _ = enough.send(());
                 }
                 false
             }
             Entry::Vacant(place) => {
-                place.insert(Queue { waiting: vec![waiting], wanted: None });
+                place.insert(Queue { size: waiting.size, waiting: vec![waiting], wanted: None });
                 true
             }
         }
@@ -141,15 +154,17 @@ impl<S: GroupStep> Shared<S> {
         }
     }
 
-    /// What tells when as many wait as were just served. None if they do, or if nobody has the patience.
+    /// What tells when all are back who were just served. None if there is enough for a step without them,
+    /// or if nobody has the patience.
     fn want(&self, key: S::Key, served: usize) -> Option<oneshot::Receiver<()>> {
         let mut queues = self.lock();
         let queue = queues.get_mut(&key)?;
-        if S::PATIENCE.is_zero() || queue.waiting.len() >= served {
+        let wanted = queue.waiting.len() + served;
+        if S::PATIENCE.is_zero() || queue.has_enough(wanted) {
             return None;
         }
         let (sender, receiver) = oneshot::channel();
-        queue.wanted = Some((served, sender));
+        queue.wanted = Some((wanted, sender));
         Some(receiver)
     }
 
@@ -166,31 +181,33 @@ impl<S: GroupStep> Shared<S> {
 
     fn next_group(&self, key: S::Key) -> Option<Vec<Waiting<S>>> {
         let mut queues = self.lock();
-        let Queue { waiting: queue, wanted } = queues.get_mut(&key)?;
-        *wanted = None;
-        if queue.is_empty() {
+        let queue = queues.get_mut(&key)?;
+        queue.wanted = None;
+        if queue.waiting.is_empty() {
             queues.remove(&key);
             return None;
         }
         let mut size = 0;
-        let full = queue.iter().position(|waiting| {
-            size += S::size(&waiting.request);
+        let full = queue.waiting.iter().position(|waiting| {
+            size += waiting.size;
             size > S::SIZE_MAX
         });
         // One that is too large for any step has one to itself.
-        let rest = queue.split_off(full.unwrap_or(queue.len()).max(1));
-        Some(std::mem::replace(queue, rest))
+        let rest = queue.waiting.split_off(full.unwrap_or(queue.waiting.len()).max(1));
+        queue.size = rest.iter().map(|waiting| waiting.size).sum();
+        Some(std::mem::replace(&mut queue.waiting, rest))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use tokio::sync::{Mutex, mpsc};
+    use tokio::task::JoinHandle;
 
     use super::*;
 
     /// Says what it was asked, and waits until it may answer.
-    struct Gate<const PATIENCE_SECONDS: u64 = 0> {
+    struct Gate<const PATIENCE_SECONDS: u64> {
         asked: mpsc::UnboundedSender<Vec<usize>>,
         open: Mutex<mpsc::UnboundedReceiver<()>>,
     }
@@ -215,93 +232,138 @@ mod tests {
         }
     }
 
+    /// Groups behind a gate.
+    struct Bench<const PATIENCE_SECONDS: u64> {
+        groups: Arc<Groups<Gate<PATIENCE_SECONDS>>>,
+        steps: mpsc::UnboundedReceiver<Vec<usize>>,
+        gate: mpsc::UnboundedSender<()>,
+    }
+
+    impl<const PATIENCE_SECONDS: u64> Bench<PATIENCE_SECONDS> {
+        fn new() -> Self {
+            let (asked, steps) = mpsc::unbounded_channel();
+            let (gate, open) = mpsc::unbounded_channel();
+            let groups = Arc::new(Groups::new(Gate { asked, open: Mutex::new(open) }));
+            Self { groups, steps, gate }
+        }
+
+        /// Asks, and is in the queue when this returns.
+        async fn ask(&self, request: usize) -> JoinHandle<Option<usize>> {
+            let groups = Arc::clone(&self.groups);
+            let asking = tokio::spawn(async move { groups.ask(1, request).await });
+            tokio::task::yield_now().await;
+            asking
+        }
+
+        async fn ask_all<const N: usize>(
+            &self,
+            requests: [usize; N],
+        ) -> Vec<JoinHandle<Option<usize>>> {
+            let mut asking = Vec::new();
+            for request in requests {
+                asking.push(self.ask(request).await);
+            }
+            asking
+        }
+
+        /// What the next step was asked.
+        async fn next_step(&mut self) -> Vec<usize> {
+            self.steps.recv().await.unwrap()
+        }
+
+        /// Lets one step answer.
+        fn open(&self) {
+            self.gate.send(()).unwrap();
+        }
+    }
+
+    async fn answers(asking: Vec<JoinHandle<Option<usize>>>) -> Vec<usize> {
+        let mut answers = Vec::new();
+        for asking in asking {
+            answers.push(asking.await.unwrap().unwrap());
+        }
+        answers
+    }
+
     #[tokio::test]
     async fn what_waits_together_is_served_together() {
-        let (asked, mut steps) = mpsc::unbounded_channel();
-        let (open, gate) = mpsc::unbounded_channel();
-        let groups = Arc::new(Groups::new(Gate::<0> { asked, open: Mutex::new(gate) }));
-        let ask = |request| {
-            let groups = Arc::clone(&groups);
-            tokio::spawn(async move { groups.ask(1, request).await })
-        };
-        let first = ask(1);
-        assert_eq!(steps.recv().await, Some(vec![1]));
-        let mut rest = Vec::new();
-        for request in [4, 6, 3, 20, 2] {
-            rest.push((request, ask(request)));
-            tokio::task::yield_now().await;
-        }
+        let mut bench = Bench::<0>::new();
+        let first = bench.ask(1).await;
+        assert_eq!(bench.next_step().await, [1]);
+        let rest = bench.ask_all([4, 6, 3, 20, 2]).await;
         for expected in [vec![4, 6], vec![3], vec![20], vec![2]] {
-            open.send(()).unwrap();
-            assert_eq!(steps.recv().await, Some(expected));
+            bench.open();
+            assert_eq!(bench.next_step().await, expected);
         }
-        open.send(()).unwrap();
+        bench.open();
         assert_eq!(first.await.unwrap(), Some(1));
-        for (request, answer) in rest {
-            assert_eq!(answer.await.unwrap(), Some(request));
-        }
+        assert_eq!(answers(rest).await, [4, 6, 3, 20, 2]);
     }
 
     #[tokio::test]
     async fn a_step_that_panics_stops_nobody_else() {
-        let (asked, _steps) = mpsc::unbounded_channel();
-        let (open, gate) = mpsc::unbounded_channel();
-        let groups = Groups::new(Gate::<0> { asked, open: Mutex::new(gate) });
-        open.send(()).unwrap();
-        assert_eq!(groups.ask(1, 0).await, None);
-        assert_eq!(groups.ask(1, 5).await, Some(5));
+        let bench = Bench::<0>::new();
+        bench.open();
+        assert_eq!(bench.groups.ask(1, 0).await, None);
+        assert_eq!(bench.groups.ask(1, 5).await, Some(5));
     }
 
     #[tokio::test]
-    async fn a_step_waits_for_as_many_as_the_one_before_had() {
-        let (asked, mut steps) = mpsc::unbounded_channel();
-        let (open, gate) = mpsc::unbounded_channel();
-        let groups = Arc::new(Groups::new(Gate::<3600> { asked, open: Mutex::new(gate) }));
-        let ask = |request| {
-            let groups = Arc::clone(&groups);
-            tokio::spawn(async move { groups.ask(1, request).await })
-        };
-        let first = ask(1);
-        assert_eq!(steps.recv().await, Some(vec![1]));
-        let (second, third) = (ask(2), ask(3));
-        tokio::task::yield_now().await;
-        open.send(()).unwrap();
+    async fn a_step_waits_until_those_before_are_back() {
+        let mut bench = Bench::<3600>::new();
+        let first = bench.ask(1).await;
+        assert_eq!(bench.next_step().await, [1]);
+        let two = bench.ask_all([2, 3]).await;
+        bench.open();
         assert_eq!(first.await.unwrap(), Some(1));
-        // More than the one before had, so they did not have to wait.
-        assert_eq!(steps.recv().await, Some(vec![2, 3]));
-        let fourth = ask(4);
-        tokio::task::yield_now().await;
-        open.send(()).unwrap();
-        assert_eq!((second.await.unwrap(), third.await.unwrap()), (Some(2), Some(3)));
-        let fifth = ask(5);
-        assert_eq!(steps.recv().await, Some(vec![4, 5]));
-        open.send(()).unwrap();
-        assert_eq!((fourth.await.unwrap(), fifth.await.unwrap()), (Some(4), Some(5)));
+        let back = bench.ask(1).await;
+        assert_eq!(bench.next_step().await, [2, 3, 1]);
+        bench.open();
+        assert_eq!(answers(two).await, [2, 3]);
+        assert_eq!(back.await.unwrap(), Some(1));
+    }
+
+    #[tokio::test]
+    async fn a_step_that_is_full_waits_for_nobody() {
+        let mut bench = Bench::<3600>::new();
+        let three = bench.ask_all([1, 5, 5]).await;
+        assert_eq!(bench.next_step().await, [1]);
+        bench.open();
+        assert_eq!(bench.next_step().await, [5, 5]);
+        bench.open();
+        assert_eq!(answers(three).await, [1, 5, 5]);
     }
 
     #[tokio::test(start_paused = true)]
     async fn patience_ends() {
-        let (asked, mut steps) = mpsc::unbounded_channel();
-        let (open, gate) = mpsc::unbounded_channel();
-        let groups = Arc::new(Groups::new(Gate::<1> { asked, open: Mutex::new(gate) }));
-        let ask = |request| {
-            let groups = Arc::clone(&groups);
-            tokio::spawn(async move { groups.ask(1, request).await })
-        };
-        let first = ask(1);
-        assert_eq!(steps.recv().await, Some(vec![1]));
-        let two = [ask(2), ask(3)];
-        tokio::task::yield_now().await;
-        open.send(()).unwrap();
-        assert_eq!(steps.recv().await, Some(vec![2, 3]));
-        open.send(()).unwrap();
-        for asking in two {
-            asking.await.unwrap();
+        let mut bench = Bench::<1>::new();
+        let first = bench.ask(1).await;
+        assert_eq!(bench.next_step().await, [1]);
+        let two = bench.ask_all([2, 3]).await;
+        bench.open();
+        assert_eq!(first.await.unwrap(), Some(1));
+        // It does not come back.
+        assert_eq!(bench.next_step().await, [2, 3]);
+        bench.open();
+        assert_eq!(answers(two).await, [2, 3]);
+        // Nobody does, and whoever comes after that does not wait.
+        tokio::time::advance(Duration::from_secs(2)).await;
+        let last = bench.ask(4).await;
+        assert_eq!(bench.next_step().await, [4]);
+        bench.open();
+        assert_eq!(last.await.unwrap(), Some(4));
+    }
+
+    #[tokio::test]
+    async fn a_key_is_forgotten_when_nobody_works_on_it() {
+        let bench = Bench::<0>::new();
+        for _ in 0..3 {
+            bench.open();
         }
-        // One more comes, and nobody else.
-        let last = ask(4);
-        assert_eq!(steps.recv().await, Some(vec![4]));
-        open.send(()).unwrap();
-        assert_eq!((first.await.unwrap(), last.await.unwrap()), (Some(1), Some(4)));
+        let asking = bench.ask_all([1, 2, 3]).await;
+        assert_eq!(answers(asking).await, [1, 2, 3]);
+        while !bench.groups.shared.lock().is_empty() {
+            tokio::task::yield_now().await;
+        }
     }
 }

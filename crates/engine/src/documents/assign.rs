@@ -48,7 +48,7 @@ impl GroupStep for AssignStep {
     type Request = AssignRequest;
     type Answer = Result<Vec<Assigned>, IssueError>;
     const SIZE_MAX: usize = 2000;
-    const PATIENCE: Duration = Duration::from_millis(1);
+    const PATIENCE: Duration = Duration::from_millis(2);
 
     fn size(request: &AssignRequest) -> usize {
         let bytes: usize = request.documents.iter().map(|document| document.payload.len()).sum();
