@@ -12,9 +12,10 @@ use super::place::{Place, StoreKind};
 /// How often a batch is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// A code type that has no other users, with rows and without.
+/// Code types that have no other users, with rows and without. Each has tables of its own.
 const TYPES: &str = "
 id_types:
+  - { tenant: bench, name: few, random: { alphabet: crockford32, length: 16, check: iso7064 } }
   - { tenant: bench, name: stored, random: { alphabet: crockford32, length: 16, check: iso7064 } }
   - tenant: bench
     name: derived

@@ -16,6 +16,29 @@ pub(super) struct Load {
     pub(super) p99_ms: f64,
 }
 
+/// How long each request of some runs took, and all of them together.
+#[derive(Debug, Default)]
+pub(super) struct Times {
+    latencies_ns: Vec<u64>,
+    elapsed: Duration,
+}
+
+impl Times {
+    pub(super) fn add(&mut self, other: Self) {
+        self.latencies_ns.extend(other.latencies_ns);
+        self.elapsed += other.elapsed;
+    }
+
+    pub(super) fn load(mut self) -> Load {
+        self.latencies_ns.sort_unstable();
+        Load {
+            requests_per_second: rate(self.latencies_ns.len(), self.elapsed),
+            p50_ms: quantile_ms(&self.latencies_ns, 0.50),
+            p99_ms: quantile_ms(&self.latencies_ns, 0.99),
+        }
+    }
+}
+
 #[expect(clippy::cast_precision_loss, reason = "a rate does not need 64 bits")]
 fn rate(requests: usize, elapsed: Duration) -> f64 {
     requests as f64 / elapsed.as_secs_f64()
@@ -45,6 +68,16 @@ pub(super) async fn run(
     connections: usize,
     time: Duration,
 ) -> anyhow::Result<Load> {
+    Ok(time_requests(address, requests, connections, time).await?.load())
+}
+
+/// The same as a part of several runs.
+pub(super) async fn time_requests(
+    address: SocketAddr,
+    requests: &Arc<[String]>,
+    connections: usize,
+    time: Duration,
+) -> anyhow::Result<Times> {
     let until = Until::Time(Instant::now() + time);
     run_until(address, requests, connections, |_| until).await
 }
@@ -58,7 +91,7 @@ pub(super) async fn run_count(
 ) -> anyhow::Result<Load> {
     let (each, rest) = (count / connections, count % connections);
     let share = |number| Until::Count(each + usize::from(number < rest));
-    run_until(address, requests, connections, share).await
+    Ok(run_until(address, requests, connections, share).await?.load())
 }
 
 async fn run_until(
@@ -66,7 +99,7 @@ async fn run_until(
     requests: &Arc<[String]>,
     connections: usize,
     until: impl Fn(usize) -> Until,
-) -> anyhow::Result<Load> {
+) -> anyhow::Result<Times> {
     let started = Instant::now();
     let tasks: Vec<_> = (0..connections)
         .map(|number| {
@@ -74,17 +107,11 @@ async fn run_until(
             tokio::spawn(one_connection(address, Arc::clone(requests), first, until(number)))
         })
         .collect();
-    let mut latencies = Vec::new();
+    let mut latencies_ns = Vec::new();
     for task in tasks {
-        latencies.extend(task.await.context("a connection's task failed")??);
+        latencies_ns.extend(task.await.context("a connection's task failed")??);
     }
-    let elapsed = started.elapsed();
-    latencies.sort_unstable();
-    Ok(Load {
-        requests_per_second: rate(latencies.len(), elapsed),
-        p50_ms: quantile_ms(&latencies, 0.50),
-        p99_ms: quantile_ms(&latencies, 0.99),
-    })
+    Ok(Times { latencies_ns, elapsed: started.elapsed() })
 }
 
 #[expect(

@@ -7,13 +7,17 @@ use std::time::Duration;
 use anyhow::Context as _;
 use serde_json::json;
 
-use super::load::{self, Load};
+use super::child::Server;
+use super::load::{self, Load, Times};
 use super::place::StoreKind;
 use super::{Measurement, codes, parse_seconds};
 use crate::failure::Failure;
 
 /// Codes that are asked for, spread over the batch.
 const SAMPLE: u64 = 50_000;
+
+/// Few and many are measured in turns, so many times each.
+const ROUNDS: u32 = 10;
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
@@ -39,8 +43,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
-    let few = scan_among(args, args.codes / 100)?;
-    let many = scan_among(args, args.codes)?;
+    let (few, many) = measure(args)?;
     let measurement = Measurement {
         connections: Some(args.connections.into()),
         p50_ms: Some(many.p50_ms),
@@ -52,25 +55,47 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes so many codes on a new server and verifies some of them.
-fn scan_among(args: &Args, count: u64) -> anyhow::Result<Load> {
+/// Codes of one server, few and many, verified in turns: whatever else the machine does, it does to both.
+fn measure(args: &Args) -> anyhow::Result<(Load, Load)> {
     let (server, _place) = codes::serve(args.store)?;
-    let (id, _) = codes::make(&server, "stored", count, || Ok(()))?;
+    let few = prepare(&server, "few", args.codes / 100)?;
+    let many = prepare(&server, "stored", args.codes)?;
     // How long codes take to be written is measured elsewhere.
     args.store.write_out()?;
-    let every = usize::try_from((count / SAMPLE).max(1))?;
-    let requests: Arc<[String]> =
-        codes::sample(&server, &id, every)?.iter().map(|code| request(code)).collect();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let runtime = runtime.context("cannot start the runtime")?;
-    let (connections, time) =
-        (usize::from(args.connections), Duration::from_secs_f64(args.seconds));
-    // A tenth of the time to warm up, which is not counted.
-    runtime.block_on(load::run(server.address, &requests, connections, time / 10))?;
-    runtime.block_on(load::run(server.address, &requests, connections, time))
+    let connections = usize::from(args.connections);
+    let turn = Duration::from_secs_f64(args.seconds / f64::from(ROUNDS));
+    let (mut few_times, mut many_times) = (Times::default(), Times::default());
+    let turns = few.iter().zip(&many).cycle().take(ROUNDS as usize + 1);
+    for (round, (few, many)) in turns.enumerate() {
+        let scan = |codes| load::time_requests(server.address, codes, connections, turn);
+        let (few, many) =
+            runtime.block_on(async { anyhow::Ok((scan(few).await?, scan(many).await?)) })?;
+        // The first turn warms both up and is not counted.
+        if round > 0 {
+            few_times.add(few);
+            many_times.add(many);
+        }
+    }
+    Ok((few_times.load(), many_times.load()))
 }
 
-fn request(code: &str) -> String {
-    let body = json!({"tenant": "bench", "type": "stored", "code": code}).to_string();
+/// Makes so many codes. Returns requests for some of them, a part for each round.
+fn prepare(server: &Server, id_type: &str, count: u64) -> anyhow::Result<Vec<Arc<[String]>>> {
+    let (id, _) = codes::make(server, id_type, count, || Ok(()))?;
+    let every = usize::try_from((count / SAMPLE).max(1))?;
+    let sample = codes::sample(server, &id, every)?;
+    let rounds = ROUNDS as usize;
+    let part = |round| {
+        // Each part is spread over the batch as well.
+        let codes = sample.iter().skip(round).step_by(rounds);
+        codes.map(|code| request(id_type, code)).collect()
+    };
+    Ok((0..rounds).map(part).collect())
+}
+
+fn request(id_type: &str, code: &str) -> String {
+    let body = json!({"tenant": "bench", "type": id_type, "code": code}).to_string();
     load::post("/api/v1/scans", "", &body)
 }
