@@ -44,6 +44,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
+use axum::extract::State;
 use axum::http::{HeaderMap, Method, Request, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use engine::Engine;
@@ -251,13 +252,27 @@ async fn robots() -> &'static str {
     "User-agent: *\nDisallow: /\n"
 }
 
-async fn wrong_method(method: Method, uri: Uri) -> Response {
+/// The body is read although nobody needs it: a connection with the rest of one on it cannot be used again,
+/// and whoever sends the next request there finds it closed.
+async fn wrong_method(
+    State(app): State<Arc<App>>,
+    method: Method,
+    uri: Uri,
+    body: Body,
+) -> Response {
+    let _ = extract::read_body(body, &app).await;
     let detail = format!("{} does not take {method}; see /docs.", uri.path());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Wrong method", detail)
         .into_response()
 }
 
-async fn no_such_route(uri: Uri, headers: HeaderMap) -> Response {
+async fn no_such_route(
+    State(app): State<Arc<App>>,
+    uri: Uri,
+    headers: HeaderMap,
+    body: Body,
+) -> Response {
+    let _ = extract::read_body(body, &app).await;
     if uri.path().starts_with(openg2p::PREFIX) {
         return openg2p::no_such_route(&uri, &headers);
     }

@@ -43,6 +43,28 @@ fn a_wrong_method_is_405_and_says_which_are_right() {
     assert!(answer.starts_with("HTTP/1.1 405 "), "{answer}");
 }
 
+/// Many clients send the body apart from the headers, and the next request on the same connection.
+#[test]
+fn a_refused_request_with_a_body_leaves_its_connection_usable() {
+    let home = Home::new();
+    let server = home.start();
+    for (request, status) in [("PUT /api/v1/keys", 405), ("POST /nowhere", 404)] {
+        for _ in 0..50 {
+            let mut stream = server.connect();
+            stream.set_nodelay(true).unwrap();
+            let head =
+                format!("{request} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n");
+            stream.write_all(head.as_bytes()).unwrap();
+            let next = "{}GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+            stream.write_all(next.as_bytes()).unwrap();
+            let mut answers = String::new();
+            stream.read_to_string(&mut answers).unwrap();
+            assert!(answers.starts_with(&format!("HTTP/1.1 {status} ")), "{answers}");
+            assert!(answers.contains("HTTP/1.1 200 "), "{answers}");
+        }
+    }
+}
+
 #[test]
 fn an_unknown_path_is_404() {
     let home = Home::new();
