@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Files are written so often at most: a wait for the disk costs about as much for many as for one. The
 /// first after a pause are written at once.
-const FILES_EVERY: Duration = Duration::from_millis(10);
+const FILES_EVERY: Duration = Duration::from_millis(25);
 
 /// How long a stop waits for attempts that are under way. What they would have said is lost, and they
 /// are made again.
