@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use engine::LiveType;
 use engine::documents::AssignOrder;
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -22,6 +22,7 @@ use super::extract::{DocumentsBody, Path, Query, read_documents_body};
 use super::paging::PageQuery;
 use super::problem::Problem;
 use super::request::{JsonBody, as_caller, idempotency_key, post_once, read_json};
+use super::unread::RequestBody;
 
 /// The path of assigning.
 pub(super) const PATH: &str = "/api/v1/documents";
@@ -207,7 +208,7 @@ pub(crate) async fn assign(
 pub(super) async fn assign_directly(
     app: &Arc<App>,
     headers: &HeaderMap,
-    body: Incoming,
+    body: &mut RequestBody,
 ) -> Response {
     match read_documents_body(headers, body, app).await {
         Ok(body) => assign_once(app, headers, body).await,

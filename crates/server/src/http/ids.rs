@@ -7,7 +7,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use engine::issuing::{IdList, IssueRequest};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use serde::{Deserialize, Serialize};
 use storage::Scope;
 use utoipa::ToSchema;
@@ -17,6 +17,7 @@ use super::auth::Caller;
 use super::extract::{Body, read_body};
 use super::problem::Problem;
 use super::request::{IDEMPOTENCY_KEY, JsonBody, as_caller, once, read_json};
+use super::unread::RequestBody;
 
 /// The path of issuing.
 pub(super) const PATH: &str = "/api/v1/ids";
@@ -85,7 +86,7 @@ pub(crate) async fn issue(
 pub(super) async fn issue_directly(
     app: &Arc<App>,
     headers: &HeaderMap,
-    body: Incoming,
+    body: &mut RequestBody,
 ) -> Response {
     as_caller(app, headers, Scope::Issue, async |caller| {
         let body = read_body(body, app).await?;

@@ -34,6 +34,7 @@ mod sinks;
 mod symbols;
 mod tenants;
 mod types;
+mod unread;
 mod webhooks;
 
 use std::net::IpAddr;
@@ -44,7 +45,6 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::{HeaderMap, Method, Request, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use engine::Engine;
@@ -62,6 +62,7 @@ use self::metrics::ServerMetrics;
 use self::observe::{FailureLog, RequestIds};
 use self::places::Places;
 use self::problem::Problem;
+use self::unread::{RequestBody, SharedBody, read_up};
 
 /// What this executable was built from.
 #[derive(Debug, Clone)]
@@ -203,7 +204,22 @@ impl Api {
         if request.uri().path().starts_with(public::PREFIX) {
             request.extensions_mut().insert(public::Peer(peer));
         }
-        let Ok(response) = Box::pin(self.router.oneshot(request.map(Body::new))).await;
+        Box::pin(self.by_the_router(request)).await
+    }
+
+    async fn by_the_router(self, request: Request<Incoming>) -> Response {
+        if hyper::body::Body::is_end_stream(request.body()) {
+            let Ok(response) = self.router.oneshot(request.map(Body::new)).await;
+            return response;
+        }
+        let (head, body) = request.into_parts();
+        let (headers, body) = (head.headers.clone(), SharedBody::new(RequestBody::new(body)));
+        let request = Request::from_parts(head, Body::new(body.clone()));
+        let Ok(response) = self.router.oneshot(request).await;
+        let unread = body.into_inner().and_then(|body| body.unread(&headers, response.headers()));
+        if let Some(body) = unread {
+            read_up(body, &self.app).await;
+        }
         response
     }
 
@@ -211,11 +227,18 @@ impl Api {
         self,
         request: Request<Incoming>,
         path: &'static str,
-        work: impl AsyncFnOnce(&Arc<App>, &HeaderMap, Incoming) -> Response,
+        work: impl AsyncFnOnce(&Arc<App>, &HeaderMap, &mut RequestBody) -> Response,
     ) -> Response {
         let (head, body) = request.into_parts();
-        let work = pin!(work(&self.app, &head.headers, body));
-        observe::observed(&self.app, head.method, path, &head.headers, work).await
+        let mut body = RequestBody::new(body);
+        let response = {
+            let work = pin!(work(&self.app, &head.headers, &mut body));
+            observe::observed(&self.app, head.method, path, &head.headers, work).await
+        };
+        if let Some(body) = body.unread(&head.headers, response.headers()) {
+            read_up(body, &self.app).await;
+        }
+        response
     }
 }
 
@@ -252,27 +275,13 @@ async fn robots() -> &'static str {
     "User-agent: *\nDisallow: /\n"
 }
 
-/// The body is read although nobody needs it: a connection with the rest of one on it cannot be used again,
-/// and whoever sends the next request there finds it closed.
-async fn wrong_method(
-    State(app): State<Arc<App>>,
-    method: Method,
-    uri: Uri,
-    body: Body,
-) -> Response {
-    let _ = extract::read_body(body, &app).await;
+async fn wrong_method(method: Method, uri: Uri) -> Response {
     let detail = format!("{} does not take {method}; see /docs.", uri.path());
     Problem::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", "Wrong method", detail)
         .into_response()
 }
 
-async fn no_such_route(
-    State(app): State<Arc<App>>,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Body,
-) -> Response {
-    let _ = extract::read_body(body, &app).await;
+async fn no_such_route(uri: Uri, headers: HeaderMap) -> Response {
     if uri.path().starts_with(openg2p::PREFIX) {
         return openg2p::no_such_route(&uri, &headers);
     }

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use engine::LiveType;
 use engine::codes::{Diagnosis, Scan, Unknown};
-use hyper::body::{Bytes, Incoming};
+use hyper::body::Bytes;
 use idgen::repair::Mistake;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -22,6 +22,7 @@ use super::extract::{Body, Path, Query, read_body};
 use super::problem::Problem;
 use super::request::{IDEMPOTENCY_KEY, JsonBody, as_caller, once, post_once, read_json};
 use super::types::TenantQuery;
+use super::unread::RequestBody;
 
 /// The path of scanning.
 pub(super) const PATH: &str = "/api/v1/scans";
@@ -229,7 +230,11 @@ pub(crate) async fn scan(
 }
 
 /// The same for a request that did not come through the router.
-pub(super) async fn scan_directly(app: &Arc<App>, headers: &HeaderMap, body: Incoming) -> Response {
+pub(super) async fn scan_directly(
+    app: &Arc<App>,
+    headers: &HeaderMap,
+    body: &mut RequestBody,
+) -> Response {
     as_caller(app, headers, Scope::Scan, async |caller| {
         let body = read_body(body, app).await?;
         scan_once(app, headers, caller, body).await

@@ -45,24 +45,52 @@ fn a_wrong_method_is_405_and_says_which_are_right() {
 
 /// Many clients send the body apart from the headers, and the next request on the same connection.
 #[test]
-fn a_refused_request_with_a_body_leaves_its_connection_usable() {
-    let home = Home::new();
-    let server = home.start();
-    for (request, status) in [("PUT /api/v1/keys", 405), ("POST /nowhere", 404)] {
-        for _ in 0..50 {
+fn a_body_that_nobody_reads_leaves_its_connection_usable() {
+    let config = "id_generator: { id_types: { farmer_id: { id_length: 10 } } }";
+    let home = Home::new().with_config(config);
+    let key = home.create_key(&["--name", "k", "--scope", "issue", "--tenant", "default"]);
+    let server = home.start().ready();
+    for (request, status) in [
+        ("PUT /api/v1/keys", 405),
+        ("POST /nowhere", 404),
+        ("POST /v1/idgenerator/farmer_id/id", 200),
+        ("PUT /v1/idgenerator/farmer_id/id", 405),
+        // By the router, and directly.
+        ("DELETE /api/v1/types/bottle", 403),
+        ("POST /api/v1/scans", 403),
+    ] {
+        for _ in 0..10 {
             let mut stream = server.connect();
             stream.set_nodelay(true).unwrap();
-            let head =
-                format!("{request} HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n\r\n");
+            let head = format!(
+                "{request} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {key}\r\n\
+                 content-length: 2\r\n\r\n"
+            );
             stream.write_all(head.as_bytes()).unwrap();
+            // By now the server has seen it.
+            assert_eq!(server.client().get("/livez").status, 200);
             let next = "{}GET /livez HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
             stream.write_all(next.as_bytes()).unwrap();
             let mut answers = String::new();
             stream.read_to_string(&mut answers).unwrap();
-            assert!(answers.starts_with(&format!("HTTP/1.1 {status} ")), "{answers}");
-            assert!(answers.contains("HTTP/1.1 200 "), "{answers}");
+            assert!(answers.starts_with(&format!("HTTP/1.1 {status} ")), "{request}: {answers}");
+            assert_eq!(answers.matches("HTTP/1.1 ").count(), 2, "{request}: {answers}");
         }
     }
+}
+
+/// Whoever waits for leave to send the body is refused without being asked for it.
+#[test]
+fn a_body_that_nobody_wants_is_not_asked_for() {
+    let home = Home::new();
+    let server = home.start();
+    let mut stream = server.connect();
+    let head = "POST /nowhere HTTP/1.1\r\nhost: localhost\r\nexpect: 100-continue\r\n\
+                content-length: 1000000\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    assert!(answer.starts_with("HTTP/1.1 404 "), "{answer}");
 }
 
 #[test]
