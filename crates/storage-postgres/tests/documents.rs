@@ -193,11 +193,12 @@ async fn documents_are_assigned_and_delivered_by_many_at_once() {
                        + (SELECT count(*) FROM arrivals
                           WHERE start <= deliveries.number AND deliveries.number < stop))),
                    (SELECT count(*) FROM settled_deliveries WHERE state <> 'delivered'),
-                   (SELECT count(*) FROM gaps JOIN deliveries ON deliveries.serial = gaps.start
+                   (SELECT count(*) FROM gaps JOIN deliveries
+                        ON deliveries.serial >= gaps.start AND deliveries.serial < gaps.stop
                         JOIN settled_deliveries AS settled USING (number)
                     WHERE closed_at IS NULL AND reason = CASE state WHEN 'dead' THEN 'outbox_dlq'
                         WHEN 'abandoned' THEN 'abandoned' END),
-                   (SELECT count(*) FROM gaps WHERE closed_at IS NULL)";
+                   (SELECT coalesce(sum(stop - start), 0)::bigint FROM gaps WHERE closed_at IS NULL)";
     let row = databases.connect().await.query_one(sql, &[]).await.unwrap();
     let [on_record, settled, pending, misplaced, failed, explained, gaps]: [i64; 7] =
         [0, 1, 2, 3, 4, 5, 6].map(|column| row.get(column));
@@ -337,6 +338,52 @@ async fn ten_million_serials_are_looked_at_in_seconds() {
     assert!(elapsed < Duration::from_secs(10), "{elapsed:?}");
     let again = store.reconcile(type_id, SERIALS, NOW).await.unwrap();
     assert_eq!((again.serials, again.found, again.done), (0, vec![], true));
+}
+
+/// A sink that refuses everything must not hold up the others, however many documents there are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn giving_up_on_documents_reads_only_these() -> Result<(), StoreError> {
+    let databases = Databases::create(1).await;
+    let store = open(&databases).await;
+    let type_id = new_type(&store).await;
+    let documents = format!(
+        "INSERT INTO deliveries (receiver, key, subject, body, created_at, type_id, period, serial)
+         SELECT {sink}, serial, 'invoice', '{{}}', now(), {type_id}, '', serial
+         FROM generate_series(0, 499999) AS serial;
+         INSERT INTO pending_deliveries (number, receiver, type_id, due_at, attempts, token)
+         SELECT number, receiver, type_id, now(), 1, 1 FROM deliveries WHERE serial % 1000 < 4",
+        sink = SINK.0,
+        type_id = type_id.0
+    );
+    let client = databases.connect().await;
+    client.batch_execute(&documents).await.unwrap();
+    let pending = client.query("SELECT number FROM pending_deliveries", &[]).await.unwrap();
+    let dead = |row: &tokio_postgres::Row| Outcome {
+        delivery: storage::DeliveryId::new(row.get(0), 0),
+        token: 1,
+        attempt: Attempt {
+            number: 1,
+            at: NOW,
+            duration: Duration::from_millis(1),
+            status: Some(400),
+            error: Some("rejected".to_owned()),
+        },
+        next: Next::Dead,
+    };
+    let outcomes: Vec<Outcome> = pending.iter().map(dead).collect();
+    let began = Instant::now();
+    let settled = store.settle_deliveries(&outcomes, NOW).await?;
+    let elapsed = began.elapsed();
+    assert_eq!(settled, vec![true; 2000]);
+    assert!(elapsed < Duration::from_secs(1), "{elapsed:?}");
+    let sql = "SELECT count(*), sum(stop - start)::bigint FROM gaps WHERE reason = 'outbox_dlq'";
+    let row = client.query_one(sql, &[]).await.unwrap();
+    assert_eq!(
+        (row.get::<_, i64>(0), row.get::<_, i64>(1)),
+        (500, 2000),
+        "four in a row are one gap"
+    );
+    Ok(())
 }
 
 /// One that looks at serials keeps others off, and these do not wait.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use rusqlite::{Connection, Row, params};
 use storage::{DocumentKey, Gap, GapReason, IssueGroup, SignOff, Span, TypeId};
 
 use crate::batches::read_time;
@@ -188,31 +188,34 @@ fn divide(
 }
 
 /// Says that the number of a document carries nothing, and why. A number that is a gap already stays
-/// the same one. For another reason it is another one, because somebody may have accepted the first.
+/// the same one. For another reason it is another one, because somebody may have accepted the first. Those
+/// that are lost together are one gap.
 pub(crate) fn open_for(
     connection: &Connection,
     key: &DocumentKey,
     reason: GapReason,
     now: Timestamp,
 ) -> StepResult<()> {
-    let DocumentKey { type_id, period, serial } = key;
-    let known: Option<String> = connection
-        .prepare_cached(
-            "SELECT reason FROM gaps INDEXED BY gaps_open
-             WHERE type_id = ?1 AND period = ?2 AND start = ?3 AND closed_at IS NULL",
-        )?
-        .query_one(params![type_id.0, period, serial], |row| row.get(0))
-        .optional()?;
-    if known.as_deref() == Some(reason.name()) {
+    let span = span_of(key);
+    if touched(connection, &span)?.iter().any(|gap| gap.reason == reason) {
         return Ok(());
     }
-    if known.is_some() {
-        close_for(connection, key, now)?;
+    close_for(connection, key, now)?;
+    let before = connection
+        .prepare_cached(
+            "UPDATE gaps INDEXED BY gaps_open SET stop = ?3 + 1
+             WHERE type_id = ?1 AND period = ?2 AND closed_at IS NULL AND stop = ?3
+               AND start = (SELECT max(start) FROM gaps INDEXED BY gaps_open
+                            WHERE type_id = ?1 AND period = ?2 AND start < ?3
+                              AND closed_at IS NULL)
+               AND reason = ?4 AND detected_at = ?5 AND instance = '' AND lost_at IS NULL
+               AND signed_at IS NULL",
+        )?
+        .execute(params![key.type_id.0, key.period, key.serial, reason.name(), Millis(now)])?;
+    if before == 0 {
+        // No instance has lost it.
+        insert(connection, &span, reason, now, "")?;
     }
-    let (type_id, period) = (*type_id, period.clone());
-    let span = Span { type_id, period, serials: *serial..serial + 1 };
-    // No instance has lost it.
-    insert(connection, &span, reason, now, "")?;
     Ok(())
 }
 
@@ -222,12 +225,17 @@ pub(crate) fn close_for(
     key: &DocumentKey,
     now: Timestamp,
 ) -> StepResult<()> {
-    let DocumentKey { type_id, period, serial } = key;
-    connection
-        .prepare_cached(
-            "UPDATE gaps INDEXED BY gaps_open SET closed_at = ?4
-             WHERE type_id = ?1 AND period = ?2 AND start = ?3 AND closed_at IS NULL",
-        )?
-        .execute(params![type_id.0, period, serial, Millis(now)])?;
+    let span = span_of(key);
+    for gap in touched(connection, &span)? {
+        let open = without(&gap.span.serials, [span.serials.clone()]).into_iter();
+        let closed = (span.serials.clone(), Some(now));
+        divide(connection, &gap, open.map(|serials| (serials, None)).chain([closed]))?;
+    }
     Ok(())
+}
+
+/// The number of a document as a span.
+fn span_of(key: &DocumentKey) -> Span {
+    let DocumentKey { type_id, period, serial } = key.clone();
+    Span { type_id, period, serials: serial..serial + 1 }
 }

@@ -159,6 +159,7 @@ macro_rules! conformance {
                 a_gap_stays_until_its_document_arrives
                 a_document_that_is_abandoned_is_a_gap
                 another_reason_is_another_gap
+                documents_that_are_lost_together_are_one_gap
                 only_dead_letters_are_decided_about
                 a_dead_document_is_tried_again_elsewhere
                 a_number_can_be_missing_more_than_once

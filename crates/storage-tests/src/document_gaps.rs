@@ -106,6 +106,42 @@ pub async fn another_reason_is_another_gap(fixture: &dyn Fixture) {
     assert_eq!(history(&outbox).await, expected);
 }
 
+/// One row for all of them, and each can still arrive, or be given up, by itself.
+pub async fn documents_that_are_lost_together_are_one_gap(fixture: &dyn Fixture) {
+    let outbox = Outbox::open(fixture).await;
+    outbox.count((0..6).map(|number| document(&number.to_string())), 5).await;
+    let mut claimed = outbox.claim(10, 10).await;
+    claimed.sort_by_key(|delivery| delivery.id);
+    let next = |place: usize| if place == 4 { Next::Delivered } else { Next::Dead };
+    let outcomes: Vec<_> = claimed
+        .iter()
+        .enumerate()
+        .map(|(place, delivery)| outcome(delivery, 10, next(place)))
+        .collect();
+    assert_eq!(settle(&*outbox.store, &outcomes, 20).await, [true; 6]);
+    let open = async |outbox: &Outbox| -> Vec<_> {
+        let mut found = gaps(&*outbox.store, outbox.type_id).await;
+        found.sort_by_key(|gap| gap.span.serials.start);
+        found.into_iter().map(|gap| (gap.span.serials, gap.reason)).collect()
+    };
+    let dead = GapReason::OutboxDlq;
+    assert_eq!(open(&outbox).await, [(0..4, dead), (5..6, dead)]);
+    decide(&outbox, &claimed[1], Verdict::Retry, 30).await;
+    assert_eq!(outbox.bring(Next::Delivered, 40).await, claimed[1].id);
+    assert_eq!(open(&outbox).await, [(0..1, dead), (2..4, dead), (5..6, dead)]);
+    decide(&outbox, &claimed[3], Verdict::Abandon, 50).await;
+    let outbox = outbox.crash(fixture).await;
+    let abandoned = GapReason::Abandoned;
+    assert_eq!(open(&outbox).await, [(0..1, dead), (2..3, dead), (3..4, abandoned), (5..6, dead)]);
+    let of_one = gaps_at(&*outbox.store, outbox.type_id, 1).await;
+    assert_eq!(of_one.len(), 1);
+    assert_eq!((of_one[0].detected_at, of_one[0].closed_at), (at(20), Some(at(40))));
+    // A retry that fails again leaves its gap as it is.
+    decide(&outbox, &claimed[2], Verdict::Retry, 60).await;
+    outbox.bring(Next::Dead, 70).await;
+    assert_eq!(gaps_at(&*outbox.store, outbox.type_id, 2).await[0].detected_at, at(20));
+}
+
 /// Two people decide at the same time, or a document has arrived meanwhile.
 pub async fn only_dead_letters_are_decided_about(fixture: &dyn Fixture) {
     let outbox = Outbox::open(fixture).await;

@@ -101,6 +101,9 @@ const FORGET: &str = "
     )
     SELECT count(*) FROM old";
 
+/// Most outcomes of a statement, so that it is over in time however many have failed together.
+const SETTLED_MAX: usize = 1000;
+
 /// The state of what has arrived.
 const DELIVERED: &str = "delivered";
 
@@ -212,11 +215,13 @@ async fn settle_on(
     if !together.is_empty() {
         consignments::break_up(shard, &together).await?;
     }
-    let mut columns = Columns::default();
-    for outcome in outcomes {
-        columns.add(outcome);
+    for outcomes in outcomes.chunks(SETTLED_MAX) {
+        let mut columns = Columns::default();
+        for outcome in outcomes {
+            columns.add(outcome);
+        }
+        settled.extend(columns.settle(shard, now).await?);
     }
-    settled.extend(columns.settle(shard, now).await?);
     Ok(settled)
 }
 
