@@ -26,6 +26,8 @@ use crate::http::Api;
 pub(crate) struct Limits {
     /// How long a client may take for its headers.
     pub(crate) header_timeout: Duration,
+    /// For how long a client may take nothing of what it is sent.
+    pub(crate) stall_timeout: Duration,
     /// Connections at once; more wait in the kernel's queue.
     pub(crate) connections_max: usize,
     /// How long requests may still take once the server was told to stop.
@@ -53,7 +55,7 @@ pub(crate) async fn run(
 
     while !*stop.borrow() {
         let accepted = tokio::select! {
-            accepted = accept(&listener, &places) => accepted,
+            accepted = accept(&listener, &places, limits.stall_timeout) => accepted,
             _ = stop.changed() => break,
         };
         let (stream, peer, place) = match accepted {
@@ -125,10 +127,14 @@ async fn until_told(
 async fn accept(
     listener: &TcpListener,
     places: &Arc<Semaphore>,
+    stall_timeout: Duration,
 ) -> io::Result<(TcpStream, IpAddr, tokio::sync::OwnedSemaphorePermit)> {
     let place = Arc::clone(places).acquire_owned().await.expect("the places are never closed");
     let (stream, peer) = listener.accept().await?;
     // Answers are small; waiting to fill a packet would only delay them.
     stream.set_nodelay(true)?;
+    // The system ends connections to those who are gone, or there and do not read.
+    let stall_ms = u32::try_from(stall_timeout.as_millis()).unwrap_or(u32::MAX);
+    rustix::net::sockopt::set_tcp_user_timeout(&stream, stall_ms)?;
     Ok((stream, peer.ip(), place))
 }

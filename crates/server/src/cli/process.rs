@@ -43,6 +43,7 @@ async fn run_until_told_to_stop(
     let (stop, stopped) = watch::channel(false);
     let limits = serve::Limits {
         header_timeout: wiring::seconds(config.server.header_timeout_seconds),
+        stall_timeout: wiring::seconds(config.server.stall_timeout_seconds),
         connections_max: config.server.connections_max as usize,
         shutdown: wiring::seconds(config.server.shutdown_seconds),
     };

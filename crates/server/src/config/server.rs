@@ -15,6 +15,8 @@ pub(crate) struct ServerConfig {
     pub(crate) request_timeout_seconds: u32,
     /// Within which a client must have sent its headers.
     pub(crate) header_timeout_seconds: u32,
+    /// For which a client may take nothing of its answer.
+    pub(crate) stall_timeout_seconds: u32,
     /// Of a request.
     pub(crate) body_limit_bytes: u32,
     /// Open at the same time.

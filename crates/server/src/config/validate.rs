@@ -13,9 +13,10 @@ use super::security::Authentication;
 use super::tree::{Node, Source, Value};
 
 /// The least and the most that each whole number may be. A field that has no default may be null.
-pub(crate) const LIMITS: [(&str, u32, u32); 44] = [
+pub(crate) const LIMITS: [(&str, u32, u32); 45] = [
     ("server.request_timeout_seconds", 1, 3_600),
     ("server.header_timeout_seconds", 1, 3_600),
+    ("server.stall_timeout_seconds", 1, 3_600),
     ("server.body_limit_bytes", 1_024, 1_073_741_824),
     ("server.connections_max", 1, 1_000_000),
     ("server.heartbeat_seconds", 1, 3_600),

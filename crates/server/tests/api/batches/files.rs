@@ -223,3 +223,17 @@ fn one_tenant_does_not_take_the_room_of_all_downloads() {
     downloads.pop();
     wait_until("there is room again", || client.get(&format!("{path}?limit=1")).status == 200);
 }
+
+/// Whoever asks for a file and does not read it has no room for ever.
+#[test]
+fn a_download_that_stands_still_is_cut_off() {
+    let home = home().with("MINTAGE__SERVER__STALL_TIMEOUT_SECONDS", "1");
+    let server = home.start();
+    let client = server.client();
+    let batch = order(client, "label", 10_000_000);
+    let path = format!("/api/v1/batches/{}/codes", batch["id"].as_str().unwrap());
+    let downloads: Vec<_> = (0..16).map(|_| begin_to_read(&server, &batch, "codes")).collect();
+    client.get(&format!("{path}?limit=1")).problem(429, "too_many_downloads");
+    wait_until("there is room again", || client.get(&format!("{path}?limit=1")).status == 200);
+    drop(downloads);
+}
