@@ -24,6 +24,10 @@ impl<T: DeserializeOwned> FromRequestParts<Arc<App>> for Query<T> {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, state: &Arc<App>) -> Result<Self, Response> {
+        // Nothing has it in its name, and PostgreSQL does not take it as text.
+        if parts.uri.query().is_some_and(|query| query.contains("%00")) {
+            return Err(Problem::invalid("There is a NUL in the query.").into_response());
+        }
         axum::extract::Query::from_request_parts(parts, state)
             .await
             .map(|axum::extract::Query(query)| Self(query))

@@ -26,6 +26,11 @@ fn every_download_is_on_record() {
     codes(&worker, &batch, "&from=2&limit=3");
     let part = worker.call(Method::GET, &path, &[("range", "bytes=0-9")], None);
     assert_eq!(part.status, 206, "{part:?}");
+    // A range that does not count gets the whole file.
+    for headers in [&[("range", "bytes=0-0"), ("if-range", "\"x\"")][..], &[("range", "lines=0-0")]]
+    {
+        assert_eq!(worker.call(Method::GET, &path, headers, None).status, 200);
+    }
     // What gives out no codes is none.
     assert_eq!(worker.call(Method::HEAD, &path, &[], None).status, 200);
     worker.get(&format!("{path}?format=pdf")).problem(422, "invalid_request");
@@ -39,24 +44,28 @@ fn every_download_is_on_record() {
     };
     let listed = deeds("");
     let all = listed["deeds"].as_array().unwrap();
-    assert_eq!((all.len(), &listed["next"]), (2, &Value::Null), "{listed}");
+    assert_eq!((all.len(), &listed["next"]), (4, &Value::Null), "{listed}");
     for deed in all {
         assert_eq!((&deed["action"], &deed["subject"]), (&json!("batch.downloaded"), &json!(id)));
         assert_eq!((&deed["key_name"], &deed["tenant"]), (&json!("line 3"), &json!("default")));
     }
-    let detail = json!({"format": "csv", "from": null, "limit": null, "range": "bytes=0-9"});
-    assert_eq!(all[0]["detail"], detail);
-    assert_eq!((&all[1]["detail"]["from"], &all[1]["detail"]["limit"]), (&json!(2), &json!(3)));
+    let mut detail = json!({"format": "csv", "from": null, "limit": null, "range": null});
+    assert_eq!((&all[0]["detail"], &all[1]["detail"]), (&detail, &detail));
+    detail["range"] = json!(part.header("content-range").unwrap());
+    assert_eq!(all[2]["detail"], detail);
+    assert_eq!((&all[3]["detail"]["from"], &all[3]["detail"]["limit"]), (&json!(2), &json!(3)));
 
-    let first = deeds("?limit=1");
-    assert_eq!(first["deeds"][0], all[0]);
-    let second = deeds(&format!("?limit=1&after={}", first["next"].as_str().unwrap()));
-    assert_eq!((&second["deeds"][0], &second["next"]), (&all[1], &Value::Null));
+    let first = deeds("?limit=3");
+    assert_eq!(first["deeds"].as_array().unwrap(), &all[..3]);
+    let second = deeds(&format!("?limit=3&after={}", first["next"].as_str().unwrap()));
+    assert_eq!((&second["deeds"], &second["next"]), (&json!([all[3]]), &Value::Null));
     assert_eq!(deeds(&format!("?subject={id}&action=batch.downloaded&tenant=default")), listed);
     for other in ["?tenant=OTHER", "?subject=1", "?action=batch.read"] {
         assert_eq!(deeds(other)["deeds"], json!([]), "{other}");
     }
-    admin.get("/api/v1/audit?after=x").problem(422, "invalid_request");
+    for wrong in ["after=x", "subject=%00", "tenant=a%00b"] {
+        admin.get(&format!("/api/v1/audit?{wrong}")).problem(422, "invalid_request");
+    }
     let table = home.ok(&["audit", "--server", &server.url, "--key", &key]);
     assert!(table.contains("batch.downloaded") && table.contains("line 3"), "{table}");
 }

@@ -130,7 +130,9 @@ pub(crate) async fn codes(
                 action: "batch.downloaded",
                 subject: &id.to_string(),
             };
-            let range = headers.get(header::RANGE).and_then(|range| range.to_str().ok());
+            // What is sent, which may be more than was asked for.
+            let range = response.headers().get(header::CONTENT_RANGE);
+            let range = range.and_then(|range| range.to_str().ok());
             let detail = json!({
                 "format": query.format.extension(),
                 "from": query.from,
