@@ -58,16 +58,14 @@ const SETTLE: &str = "
         INSERT INTO delivery_attempts (delivery, attempt, at, us, status, error)
         SELECT number, attempt, at, us, status, error FROM held
         WHERE error IS NOT NULL AND state <> 'untried'
-    ), lost AS MATERIALIZED (
-        SELECT lose_documents(array_agg(number), 'outbox_dlq', $10) FROM settling
-        WHERE state = 'dead' AND type_id <> 0
-    ), found AS MATERIALIZED (
-        SELECT find_lost_documents(array_agg(number), $10) FROM settling
-        WHERE state = 'delivered' AND has_gap
+    ), gone_and_arrived AS MATERIALIZED (
+        SELECT settle_gaps(
+            array_agg(number) FILTER (WHERE state = 'dead' AND type_id <> 0),
+            array_agg(number) FILTER (WHERE state = 'delivered' AND has_gap), $10)
+        FROM settling
     )
     SELECT number, token
-    FROM (SELECT count(*) FROM lost) AS losses CROSS JOIN (SELECT count(*) FROM found) AS finds
-        CROSS JOIN held";
+    FROM (SELECT count(*) FROM gone_and_arrived) AS gaps CROSS JOIN held";
 
 // What has arrived by itself and was never given up, all by the same token, as is usual. What is not in the
 // answer was not changed, and the statement above finds out why.
