@@ -126,6 +126,28 @@ fn a_page_view_counts_once_the_page_has_run() {
 }
 
 #[test]
+fn requests_with_one_token_at_once_are_one_scan_and_get_one_answer() {
+    let server = home().start();
+    let client = server.client();
+    let path = format!("/v/bottle/{}", make(client, "default", "bottle"));
+    assert_eq!(visit(client, &path)["verdict"], "genuine");
+    // From now on the code was scanned before, whichever of them is the first.
+    for scans in 2..12 {
+        let loaded = token(&page(client, &path));
+        let (clients, path, loaded) = ([(); 6], &*path, &*loaded);
+        let clients = clients.map(|()| server.new_client());
+        let verdicts = std::thread::scope(|scope| {
+            let ask = |client| scope.spawn(move || run(client, path, loaded));
+            clients.each_ref().map(ask).map(|asking| asking.join().unwrap())
+        });
+        for reply in verdicts {
+            let verdict = (&reply.body["verdict"], &reply.body["scans"]);
+            assert_eq!(verdict, (&json!("repeated"), &json!(scans)), "{reply:?}");
+        }
+    }
+}
+
+#[test]
 fn only_the_token_of_the_page_counts() {
     let server = home().start();
     let client = server.client();

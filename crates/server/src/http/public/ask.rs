@@ -21,6 +21,10 @@ use crate::http::scans::Seen;
 /// Keeps tokens apart from the idempotency keys of those who have an API key.
 const ANSWER_SCOPE: &str = "public page";
 
+/// How long a request waits each time for another one with its token, about a second in all. A scan takes
+/// a few milliseconds.
+const WAITS_MS: [u64; 6] = [20, 40, 80, 160, 320, 640];
+
 /// The verdict. With a token it counts, once for each token. What is unknown is told at one moment
 /// after it was asked, whatever it took to find out.
 pub(super) async fn verdict(
@@ -112,12 +116,13 @@ async fn count(
     token: String,
 ) -> Result<Option<PublicVerdict>, IssueError> {
     let answers = &app.engine.answers;
-    let page = visit.page();
-    let claim = match answers.look_up(ANSWER_SCOPE.to_owned(), token, page.as_bytes()).await? {
+    let claim = match look_up(app, visit, token).await? {
         Known::New(claim) => claim,
         Known::Answered(answer) => return again(app, live, &visit.code, &answer).await,
-        // Another request with this token counts it, and both are the same scan.
-        Known::InFlight => return look(app, live, &visit.code, Seen::Counted).await,
+        Known::InFlight => {
+            let problem = "another request with this token is still being worked on";
+            return Err(IssueError::Unavailable(problem.to_owned()));
+        }
         Known::OtherBody => return look(app, live, &visit.code, Seen::NotCounted).await,
     };
     match app.engine.codes.scan(live, &visit.code).await {
@@ -136,6 +141,20 @@ async fn count(
             Err(problem)
         }
     }
+}
+
+/// Looks a token up, and claims it if it is new. Two requests with one token are the same scan, so the
+/// second waits for what the first is told. Before the first is counted nobody can say what that will be.
+async fn look_up(app: &App, visit: &Visit, token: String) -> Result<Known, IssueError> {
+    let (answers, page) = (&app.engine.answers, visit.page());
+    let ask = || answers.look_up(ANSWER_SCOPE.to_owned(), token.clone(), page.as_bytes());
+    for wait in WAITS_MS {
+        match ask().await? {
+            Known::InFlight => tokio::time::sleep(Duration::from_millis(wait)).await,
+            known => return Ok(known),
+        }
+    }
+    Ok(ask().await?)
 }
 
 #[cfg(test)]

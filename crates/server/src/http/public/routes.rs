@@ -155,6 +155,7 @@ pub(crate) async fn view(State(app): State<Arc<App>>, request: Request) -> Respo
         (status = 200, body = PublicVerdict, description = "Whatever the verdict is"),
         (status = 403, body = Problem, content_type = "application/problem+json", description = "The token is missing or too old"),
         (status = 429, body = Problem, content_type = "application/problem+json", description = "Too many from this address or its network"),
+        (status = 503, body = Problem, content_type = "application/problem+json", description = "No verdict at the moment, also while a request with the same token is not answered yet"),
     ))]
 pub(crate) async fn verify(State(app): State<Arc<App>>, request: Request) -> Response {
     submit(&app, request).await
