@@ -33,6 +33,8 @@ pub(super) fn text(
             .map_err(|error| Problem::unavailable(format!("Cannot compress: {error}.")))?
     };
     let layout = Layout::new(&file, with_head, serials);
+    // Parts of what is compressed cannot be had: whoever goes on with it would get bytes of another file.
+    let parts = if packer.is_some() { "none" } else { "bytes" };
     let mut response = match packer {
         Some(packer) => {
             let coding = HeaderValue::from_static(packer.coding());
@@ -43,7 +45,7 @@ pub(super) fn text(
         None => plain_text(method, request, file, with_head, serials, layout, place),
     };
     let headers = response.headers_mut();
-    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
+    headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static(parts));
     headers.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
     Ok(response)
 }

@@ -77,6 +77,10 @@ fn files_are_compressed_on_request() {
     let packed = |accepted: &str| {
         let (headers, bytes) = download(&server, &path, accepted);
         let coding = headers.get("content-encoding").map(|coding| coding.to_str().unwrap());
+        // Parts are those of the file as it is, so a download of another one cannot go on with them.
+        let parts = if coding.is_some() { "none" } else { "bytes" };
+        assert_eq!(headers["accept-ranges"], parts, "{accepted}");
+        assert_eq!(headers.contains_key("etag"), coding.is_none(), "{accepted}");
         (coding.map(ToOwned::to_owned), bytes)
     };
     let (coding, bytes) = packed("br, gzip;q=0.5");
