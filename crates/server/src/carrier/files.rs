@@ -5,8 +5,9 @@ use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::os::fd::AsRawFd as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use engine::outbox::{NewFile, WriteOrder};
 use rustix::fs::{AtFlags, CWD, Mode, OFlags};
@@ -70,7 +71,7 @@ fn write_all(
     in_order: bool,
 ) -> Vec<Result<(), String>> {
     let sync = if files.len() <= SYNC_EACH_MAX { Sync::Each } else { Sync::Together };
-    let mut parents = Parents::new();
+    let mut parents = Parents::default();
     let mut results: Vec<io::Result<()>> = Vec::with_capacity(files.len());
     for file in files {
         let result = write(directory, file, sync, &mut parents);
@@ -82,7 +83,7 @@ fn write_all(
     }
     let flush = || match sync {
         Sync::Each => sync_directories(root, &parents),
-        Sync::Together => Ok(rustix::fs::syncfs(&File::open(directory)?)?),
+        Sync::Together => sync_file_systems(&parents),
     };
     if results.iter().any(Result::is_ok)
         && let Err(error) = flush()
@@ -103,12 +104,41 @@ fn reason(error: &io::Error) -> String {
     inner.map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Directories that files were written to.
-type Parents = HashMap<PathBuf, File>;
+/// Directories that files are written to, opened before.
+#[derive(Default)]
+struct Parents {
+    open: HashMap<PathBuf, Rc<File>>,
+    /// The first one on each file system, by its device.
+    first: HashMap<u64, Rc<File>>,
+}
+
+impl Parents {
+    /// Opens a directory, and makes it if it is missing.
+    fn open(&mut self, path: &Path) -> io::Result<Rc<File>> {
+        if let Some(directory) = self.open.get(path) {
+            return Ok(Rc::clone(directory));
+        }
+        fs::create_dir_all(path)?;
+        let directory = Rc::new(File::open(path)?);
+        let device = directory.metadata()?.dev();
+        self.first.entry(device).or_insert_with(|| Rc::clone(&directory));
+        self.open.insert(path.to_owned(), Rc::clone(&directory));
+        Ok(directory)
+    }
+}
+
+/// Brings everything to the disks that was written since the directories were opened. Below a directory
+/// there may be other file systems, by mounts and links.
+///
+/// An error of writing is told once to each descriptor that was open when it happened. One that is opened
+/// later may not be told any more, if somebody else has heard of it first.
+fn sync_file_systems(parents: &Parents) -> io::Result<()> {
+    parents.first.values().try_for_each(|directory| Ok(rustix::fs::syncfs(directory)?))
+}
 
 /// Makes the names in directories last, and the directories themselves.
 fn sync_directories(root: &Path, parents: &Parents) -> io::Result<()> {
-    for (path, directory) in parents {
+    for (path, directory) in &parents.open {
         directory.sync_all()?;
         for above in path.ancestors().skip(1).take_while(|above| above.starts_with(root)) {
             File::open(above)?.sync_all()?;
@@ -123,14 +153,11 @@ fn write(directory: &Path, file: &NewFile, sync: Sync, parents: &mut Parents) ->
         path.push(file_name(name)?);
     }
     let parent = path.parent().unwrap_or(directory);
-    if !parents.contains_key(parent) {
-        fs::create_dir_all(parent)?;
-        parents.insert(parent.to_owned(), File::open(parent)?);
-    }
+    let open = parents.open(parent)?;
     let content = file.content.as_bytes();
     // The shorter way is not there on every file system, and replaces nothing that is there already.
     // Whatever else is wrong, the longer way says so.
-    if sync == Sync::Together && write_unnamed(&parents[parent], &path, content).is_ok() {
+    if sync == Sync::Together && write_unnamed(&open, &path, content).is_ok() {
         return Ok(());
     }
     write_beside(parent, &path, content, sync)
@@ -252,6 +279,24 @@ mod tests {
             assert_eq!(fs::read_dir(&below).unwrap().count(), count);
             assert_eq!(fs::read_to_string(below.join("3.json")).unwrap(), "3");
         }
+    }
+
+    /// The descriptor from before all writes is the one that is told of every error since.
+    #[test]
+    fn each_file_system_is_flushed_by_what_was_opened_there_first() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut parents = Parents::default();
+        let first = parents.open(&directory.path().join("a")).unwrap();
+        parents.open(&directory.path().join("b/c")).unwrap();
+        assert!(Rc::ptr_eq(&parents.open(&directory.path().join("a")).unwrap(), &first));
+        assert_eq!((parents.open.len(), parents.first.len()), (2, 1));
+        let device = first.metadata().unwrap().dev();
+        assert!(Rc::ptr_eq(&parents.first[&device], &first));
+        // A link that leads to another file system.
+        std::os::unix::fs::symlink("/proc/self", directory.path().join("link")).unwrap();
+        parents.open(&directory.path().join("link")).unwrap();
+        assert_eq!((parents.open.len(), parents.first.len()), (3, 2));
+        sync_file_systems(&parents).unwrap();
     }
 
     #[test]
