@@ -34,10 +34,11 @@ pub(super) const FOLLOWERS: Room = Room { in_all: 256, per_tenant: 64 };
 /// Follow a batch
 ///
 /// Server-sent events. Each `progress` event is the batch as it is shown elsewhere, at least twice a
-/// second while it is running; the last one, when nothing will happen any more, is named `end`, and so
-/// is its ID. Whoever connects again gets the present state at once, because each event is complete by
-/// itself; a browser that has seen the end is told to stop. While there is no news, a comment now and then
-/// keeps the connection open (`server.heartbeat_seconds`).
+/// second from the moment when it is begun while there are codes to make, also beside some that have failed;
+/// the last one, when nothing will happen any more, is named `end`, and so is its ID. Whoever connects again
+/// gets the present state at once, because each event is complete by itself; a browser that has seen the end
+/// is told to stop. While there is no news, a comment now and then keeps the connection open
+/// (`server.heartbeat_seconds`).
 #[utoipa::path(get, path = "/api/v1/batches/{id}/events", tag = "Batches",
     params(("Last-Event-ID" = Option<String>, Header, description = "The ID of the last event before the connection broke off")),
     responses((status = 200, content_type = "text/event-stream", body = String),
@@ -117,8 +118,10 @@ impl Follower {
             if unchanged && self.app.shutting_down() {
                 return None;
             }
-            // While it is running, its rate and the time that is left change by themselves.
-            if unchanged && batch.state != BatchState::Running {
+            // While codes are made, also beside dead letters, the rate and the time that is left change by
+            // themselves.
+            let goes_on = batch.started_at.is_some() && batch.to_make() > 0;
+            if unchanged && !goes_on {
                 continue;
             }
             self.shown = Some(stands);

@@ -3,12 +3,14 @@
 use std::io::BufRead as _;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
+use storage::{BatchStore as _, ClaimTerms, WorkerName};
 use ureq::http::Method;
 
-use super::{begin_to_read, home};
+use super::{CONFIG, begin_to_read, home};
 use crate::support::batches::{order, wait_for};
-use crate::support::wait_until;
+use crate::support::{Home, Server, wait_until};
 
 #[test]
 fn progress_is_told_until_the_end() {
@@ -60,7 +62,39 @@ fn a_running_batch_is_told_of_twice_a_second() {
     server.kill();
     // Nobody goes on with it.
     let server = home.with("MINTAGE__BATCHES__WORKERS", "0").start();
-    let (_, stream) = begin_to_read(&server, &batch, "events");
+    is_told_of_twice_a_second(&server, &batch, "running");
+}
+
+/// Some codes have failed, and others are still made.
+#[test]
+fn a_batch_that_needs_attention_is_told_of_while_codes_are_made() {
+    let home = Home::embedded().with_config(CONFIG).with("MINTAGE__BATCHES__CHUNK_CODES", "1000");
+    let home = home.with("MINTAGE__BATCHES__WORKERS", "0");
+    let server = home.start();
+    let batch = order(server.client(), "bottle", 10_000);
+    server.stop();
+    make_one_chunk_and_lose_another(&home, batch["created_at"].as_str().unwrap());
+    let server = home.start();
+    is_told_of_twice_a_second(&server, &batch, "needs_attention");
+}
+
+fn make_one_chunk_and_lose_another(home: &Home, now: &str) {
+    let now = now.parse::<Timestamp>().unwrap();
+    let worker = WorkerName { instance: "elsewhere".to_owned(), number: 0 };
+    let terms = ClaimTerms { silent: Duration::from_secs(60), attempts_max: 1, now };
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    runtime.block_on(async {
+        let store = storage_sqlite::SqliteStore::open(&home.data()).unwrap();
+        let chunk = store.claim_chunk(&worker, terms).await.unwrap().unwrap();
+        assert!(store.finish_chunk(&chunk, now).await.unwrap());
+        let chunk = store.claim_chunk(&worker, terms).await.unwrap().unwrap();
+        assert!(store.fail_chunk(&chunk, "lost", None, now).await.unwrap());
+    });
+}
+
+#[track_caller]
+fn is_told_of_twice_a_second(server: &Server, batch: &Value, state: &str) {
+    let (_, stream) = begin_to_read(server, batch, "events");
     let lines = stream.lines().map(Result::unwrap);
     let events = lines.filter_map(|line| line.strip_prefix("data: ").map(ToOwned::to_owned));
     let mut arrived = Vec::new();
@@ -69,7 +103,8 @@ fn a_running_batch_is_told_of_twice_a_second() {
     }
     for two in arrived.windows(2) {
         let [(earlier, before), (later, after)] = two else { unreachable!("two of them") };
-        assert_eq!((&before["state"], &before["made"]), (&after["state"], &after["made"]));
+        assert_eq!((&before["state"], &after["state"]), (&json!(state), &json!(state)));
+        assert_eq!(before["made"], after["made"]);
         assert_ne!(before["rate"], after["rate"], "{before}");
         // Twice as long as it takes, because machines are slow.
         assert!(*later - *earlier < Duration::from_secs(1), "{:?}", *later - *earlier);
