@@ -69,8 +69,10 @@ pub(crate) struct CodesQuery {
 /// Download the codes of a batch
 ///
 /// Rendered as it is sent, in order of serials. Every field is text; codes never begin with a character
-/// that a spreadsheet takes for a formula. An xlsx file has a further sheet for every 1,048,575 codes, the
-/// most that fit below its head.
+/// that a spreadsheet takes for a formula. But one that opens a csv file turns what looks like a number into
+/// one: codes of digits, hex codes such as `12E45678`, and the 19 digits of `id`, which it rounds. For
+/// spreadsheets there is xlsx, where all cells are text. Such a file has a further sheet for every 1,048,575
+/// codes, the most that fit below its head.
 ///
 /// A download of text that broke off goes on with `Range`, and with the file's `ETag` as `If-Range`, so
 /// that parts of different files never meet. Whoever sends `Range` gets the file as it is, and not
