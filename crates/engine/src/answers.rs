@@ -107,9 +107,12 @@ impl Answers {
         }
     }
 
-    /// Removes every expired answer, a few at a time.
+    /// Removes every expired answer, a few at a time, and the keys of scans that nobody can come back with.
     pub async fn purge(&self) -> Result<(), StoreError> {
         while self.store.purge_answers(self.clock.now(), PURGE_AT_ONCE).await? > 0 {}
+        let age = self.keep_for.saturating_add(self.stale_after);
+        let before = self.clock.now().checked_sub(age).unwrap_or(Timestamp::MIN);
+        while self.store.forget_scan_keys(before, PURGE_AT_ONCE).await? > 0 {}
         Ok(())
     }
 }

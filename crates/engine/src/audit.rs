@@ -34,16 +34,30 @@ impl Audit {
     /// Takes on record what somebody is about to do, with anything else worth knowing as JSON. Whoever
     /// cannot be recorded must not do it.
     pub async fn record(&self, doing: Doing<'_>, detail: String) -> Result<(), StoreError> {
-        let Doing { key_id, tenant, action, subject } = doing;
-        let deed = Deed {
-            at: self.clock.now(),
-            key_id,
-            tenant: tenant.to_owned(),
-            action: action.to_owned(),
-            subject: subject.to_owned(),
-            detail,
-        };
-        self.store.record_deeds(&[deed]).await
+        self.record_all([(doing, detail)]).await
+    }
+
+    /// The same for several things at once.
+    pub(crate) async fn record_all<'a>(
+        &self,
+        doings: impl IntoIterator<Item = (Doing<'a>, String)>,
+    ) -> Result<(), StoreError> {
+        let at = self.clock.now();
+        let deeds: Vec<Deed> = doings
+            .into_iter()
+            .map(|(Doing { key_id, tenant, action, subject }, detail)| Deed {
+                at,
+                key_id,
+                tenant: tenant.to_owned(),
+                action: action.to_owned(),
+                subject: subject.to_owned(),
+                detail,
+            })
+            .collect();
+        if deeds.is_empty() {
+            return Ok(());
+        }
+        self.store.record_deeds(&deeds).await
     }
 
     /// What was done, with numbers, the latest first.

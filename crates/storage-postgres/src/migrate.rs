@@ -52,6 +52,8 @@ pub(crate) const SHARD: Series = Series {
         migration!("shard", "0017_consignments", older_may_run: false),
         migration!("shard", "0018_ranges_of_losses", older_may_run: true),
         migration!("shard", "0019_reconciling_pools", older_may_run: true),
+        migration!("shard", "0020_scan_keys", older_may_run: true),
+        migration!("shard", "0021_events_and_pace", older_may_run: true),
     ],
 };
 

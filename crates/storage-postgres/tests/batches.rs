@@ -43,10 +43,10 @@ async fn work(store: Arc<PostgresStore>, number: u32) {
 async fn settle(store: Arc<PostgresStore>) {
     for round in 0..20 {
         let filter = DeadFilter { limit: 100, ..DeadFilter::default() };
-        for dead in store.dead_chunks(&filter).await.unwrap() {
-            let verdict = if round % 2 == 0 { Verdict::Retry } else { Verdict::Abandon };
-            store.settle_chunk(dead.batch, dead.number, verdict, NOW).await.unwrap();
-        }
+        let dead = store.dead_chunks(&filter).await.unwrap();
+        let dead: Vec<_> = dead.iter().map(|dead| (dead.batch, dead.number)).collect();
+        let verdict = if round % 2 == 0 { Verdict::Retry } else { Verdict::Abandon };
+        store.settle_chunks(&dead, verdict, NOW).await.unwrap();
     }
 }
 

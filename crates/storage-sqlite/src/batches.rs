@@ -253,17 +253,15 @@ impl BatchStore for SqliteStore {
         self.readers.run(move |connection| dead_letters::list(connection, &filter)).await
     }
 
-    async fn settle_chunk(
+    async fn settle_chunks(
         &self,
-        batch: BatchId,
-        number: u64,
+        chunks: &[(BatchId, u64)],
         verdict: Verdict,
         now: Timestamp,
-    ) -> Result<bool> {
-        // A number that no row can have.
-        let Ok(number) = i64::try_from(number) else { return Ok(false) };
+    ) -> Result<u64> {
+        let chunks = chunks.to_vec();
         self.writer
-            .run(move |connection| dead_letters::settle(connection, batch, number, verdict, now))
+            .run(move |connection| dead_letters::settle(connection, &chunks, verdict, now))
             .await
     }
 }

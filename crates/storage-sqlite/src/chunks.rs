@@ -16,6 +16,8 @@ pub(crate) struct Progress<'a> {
     pub(crate) abandoned: u64,
     pub(crate) dead_chunks: i64,
     pub(crate) error: Option<&'a str>,
+    /// When the chunk was claimed that was finished.
+    pub(crate) claimed_at: Option<Millis>,
 }
 
 /// Where a batch stands, and since when only dead letters are left of it. All chunks but the last have the
@@ -28,7 +30,8 @@ const STAND: &str = "
         finished_at = CASE WHEN made + abandoned = stop - start THEN ?2 END,
         idle_since = CASE WHEN only_dead THEN coalesce(idle_since, ?2) END,
         idle_ms = idle_ms + CASE WHEN only_dead OR idle_since IS NULL THEN 0
-                                 ELSE max(0, ?2 - idle_since) END
+                                 ELSE max(0, ?2 - idle_since) END,
+        worked_at = CASE WHEN only_dead OR idle_since IS NULL THEN worked_at ELSE ?2 END
     FROM (SELECT stop - start - made - abandoned
                      BETWEEN 1 AND dead_chunks * chunk_serials AS only_dead
           FROM batches WHERE id = ?1)
@@ -41,7 +44,16 @@ pub(crate) fn advance(
     progress: &Progress<'_>,
     now: Timestamp,
 ) -> StepResult<()> {
-    let Progress { made, abandoned, dead_chunks, error } = progress;
+    let Progress { made, abandoned, dead_chunks, error, claimed_at } = progress;
+    if let Some(claimed_at) = claimed_at {
+        connection
+            .prepare_cached(
+                "UPDATE batches SET worked_at = ?3,
+                     idle_ms = idle_ms + max(0, ?2 - coalesce(worked_at, started_at, ?2))
+                 WHERE id = ?1",
+            )?
+            .execute(params![batch, claimed_at, Millis(now)])?;
+    }
     let before: String = connection
         .prepare_cached(
             "UPDATE batches SET made = made + ?2, abandoned = abandoned + ?3,
@@ -75,11 +87,12 @@ pub(crate) fn finish(connection: &Connection, chunk: &Chunk, now: Timestamp) -> 
         return Ok(false);
     }
     codes::insert(connection, chunk)?;
-    connection
-        .prepare_cached("DELETE FROM chunks WHERE batch = ?1 AND number = ?2")?
-        .execute(params![chunk.batch.0, chunk.number])?;
+    let claimed_at = connection
+        .prepare_cached("DELETE FROM chunks WHERE batch = ?1 AND number = ?2 RETURNING since")?
+        .query_one(params![chunk.batch.0, chunk.number], |row| row.get(0))?;
     let made = chunk.serials.end - chunk.serials.start;
-    advance(connection, chunk.batch.0, &Progress { made, ..Progress::default() }, now)?;
+    let progress = Progress { made, claimed_at, ..Progress::default() };
+    advance(connection, chunk.batch.0, &progress, now)?;
     Ok(true)
 }
 

@@ -8,12 +8,13 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use storage::{
     BatchId, BatchRange, CODES_PER_TABLE, Chunk, CodeKey, CodeStatus, CodeStore, Ledger, Result,
-    TypeId, Void,
+    ScanKey, TypeId, Void,
 };
 
 use crate::SqliteStore;
 use crate::batches::{limit, read_ledger, read_void};
 use crate::error::StepResult;
+use crate::scan_keys;
 use crate::time::Millis;
 
 const STATUS: &str = "scans, first_scanned_at, void_at, void_reason";
@@ -243,7 +244,8 @@ fn with_recall(status: CodeStatus, origin: &Origin) -> CodeStatus {
     CodeStatus { void: status.void.or_else(|| origin.recalled.clone()), ..status }
 }
 
-fn scan(
+/// Counts scans, and tells how each code stands afterwards.
+pub(crate) fn scan(
     connection: &Connection,
     scans: &[(CodeKey, u64)],
     now: Timestamp,
@@ -275,7 +277,8 @@ fn void(
     }
 }
 
-fn look(connection: &Connection, key: &CodeKey) -> StepResult<Option<CodeStatus>> {
+/// How a code stands.
+pub(crate) fn look(connection: &Connection, key: &CodeKey) -> StepResult<Option<CodeStatus>> {
     let Some(origin) = origin(connection, key)? else { return Ok(None) };
     if !origin.serials.contains(&key.serial) {
         return Ok(None);
@@ -319,6 +322,20 @@ impl CodeStore for SqliteStore {
     ) -> Result<Vec<Option<CodeStatus>>> {
         let scans = scans.to_vec();
         self.writer.run(move |connection| scan(connection, &scans, now)).await
+    }
+
+    async fn scan_once(
+        &self,
+        key: &CodeKey,
+        once: &ScanKey,
+        now: Timestamp,
+    ) -> Result<Option<CodeStatus>> {
+        let (key, once) = (*key, *once);
+        self.writer.run(move |connection| scan_keys::scan(connection, &key, &once, now)).await
+    }
+
+    async fn forget_scan_keys(&self, before: Timestamp, limit: u32) -> Result<u64> {
+        self.writer.run(move |connection| scan_keys::forget(connection, before, limit)).await
     }
 
     async fn code(&self, key: &CodeKey) -> Result<Option<CodeStatus>> {

@@ -7,7 +7,7 @@ use storage::{BatchId, DeadChunk, DeadFilter, GapReason, Span, TypeId, Verdict};
 use crate::chunks::{self, Progress};
 use crate::error::{StepResult, corrupt};
 use crate::time::Millis;
-use crate::{batches, gaps};
+use crate::{batches, gaps, orders};
 
 const LIST: &str = "
     SELECT chunks.*, batches.type_id,
@@ -56,8 +56,21 @@ pub(crate) fn list(connection: &Connection, filter: &DeadFilter) -> StepResult<V
     Ok(letters)
 }
 
-/// Decides about a dead letter.
+/// Decides about dead letters, and counts those that were some.
 pub(crate) fn settle(
+    connection: &Connection,
+    chunks: &[(BatchId, u64)],
+    verdict: Verdict,
+    now: Timestamp,
+) -> StepResult<u64> {
+    let mut settled = 0;
+    for (id, chunk) in chunks {
+        settled += u64::from(settle_one(connection, *id, number(*chunk), verdict, now)?);
+    }
+    Ok(settled)
+}
+
+fn settle_one(
     connection: &Connection,
     id: BatchId,
     number: i64,
@@ -82,6 +95,7 @@ pub(crate) fn settle(
         Verdict::Retry => 0,
         Verdict::Abandon => record_gap(connection, id, number.unsigned_abs(), now)?,
     };
+    orders::take_off(connection, id, abandoned)?;
     let progress = Progress { abandoned, dead_chunks: -1, ..Progress::default() };
     chunks::advance(connection, id.0, &progress, now)?;
     Ok(true)

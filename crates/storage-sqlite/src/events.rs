@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
-use storage::{BatchState, Event, NewDelivery};
+use storage::{Batch, BatchState, Event, NewDelivery};
 
 use crate::batches::{self, limit, read_state};
 use crate::deliveries;
@@ -11,7 +11,10 @@ use crate::outbox::{delivery_id, number};
 use crate::time::Millis;
 
 const LIST: &str = "
-    SELECT batches.*, events.number AS event, events.state AS came_to, events.at AS came_at
+    SELECT batches.*, events.number AS event, events.state AS came_to, events.at AS came_at,
+           events.made AS then_made, events.abandoned AS then_abandoned,
+           events.dead_chunks AS then_dead_chunks, events.error AS then_error,
+           events.finished_at AS then_finished_at
     FROM events CROSS JOIN batches ON batches.id = events.batch
     ORDER BY events.number LIMIT ?1";
 
@@ -26,7 +29,12 @@ pub(crate) fn tell(
         BatchState::Queued | BatchState::Running => Ok(()),
         BatchState::Completed | BatchState::NeedsAttention | BatchState::Cancelled => {
             connection
-                .prepare_cached("INSERT INTO events (batch, state, at) VALUES (?1, ?2, ?3)")?
+                .prepare_cached(
+                    "INSERT INTO events (batch, state, at, made, abandoned, dead_chunks, error,
+                                         finished_at)
+                     SELECT id, ?2, ?3, made, abandoned, dead_chunks, error, finished_at
+                     FROM batches WHERE id = ?1",
+                )?
                 .execute(params![batch, state.name(), Millis(now)])?;
             Ok(())
         }
@@ -34,9 +42,17 @@ pub(crate) fn tell(
 }
 
 fn read_row(row: &Row<'_>) -> StepResult<Event> {
+    let batch = Batch {
+        made: row.get("then_made")?,
+        abandoned: row.get("then_abandoned")?,
+        dead_chunks: row.get("then_dead_chunks")?,
+        error: row.get("then_error")?,
+        finished_at: row.get::<_, Option<Millis>>("then_finished_at")?.map(|time| time.0),
+        ..batches::read_row(row)?
+    };
     Ok(Event {
         id: delivery_id(row.get("event")?),
-        batch: batches::read_row(row)?,
+        batch,
         state: read_state(&row.get::<_, String>("came_to")?)?,
         at: row.get::<_, Millis>("came_at")?.0,
     })

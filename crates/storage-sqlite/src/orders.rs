@@ -74,7 +74,7 @@ fn under_way(connection: &Connection, tenant: &str) -> StepResult<u64> {
     Ok(active)
 }
 
-/// Codes that a tenant has ordered, without those of cancelled batches that were never made.
+/// Codes that a tenant has ordered, without those that were cancelled or abandoned.
 fn ordered_so_far(connection: &Connection, tenant: &str) -> StepResult<u64> {
     let ordered = connection
         .prepare_cached("SELECT ordered FROM batch_tenants WHERE tenant = ?1")?
@@ -173,12 +173,7 @@ pub(crate) fn cancel(
         gaps::insert(connection, &span, GapReason::BatchCancelled, now, "")?;
     }
     connection.prepare_cached("DELETE FROM chunks WHERE batch = ?1")?.execute([id.0])?;
-    connection
-        .prepare_cached(
-            "UPDATE batch_tenants SET ordered = ordered - ?2
-             WHERE tenant = (SELECT tenant FROM batches WHERE id = ?1)",
-        )?
-        .execute(params![id.0, batch.count() - batch.made])?;
+    take_off(connection, id, batch.count() - batch.made - batch.abandoned)?;
     connection
         .prepare_cached(
             "UPDATE batches SET state = ?2, dead_chunks = 0, finished_at = ?3 WHERE id = ?1",
@@ -186,6 +181,17 @@ pub(crate) fn cancel(
         .execute(params![id.0, BatchState::Cancelled.name(), Millis(now)])?;
     events::tell(connection, id.0, BatchState::Cancelled, now)?;
     batches::find(connection, id)
+}
+
+/// Notes that codes of a batch will never be made, and so do not count as ordered.
+pub(crate) fn take_off(connection: &Connection, id: BatchId, codes: u64) -> StepResult<()> {
+    connection
+        .prepare_cached(
+            "UPDATE batch_tenants SET ordered = ordered - ?2
+             WHERE tenant = (SELECT tenant FROM batches WHERE id = ?1)",
+        )?
+        .execute(params![id.0, codes])?;
+    Ok(())
 }
 
 /// The serials of the chunks that are neither done nor given up, with neighbours joined.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use storage::{
     Batch, BatchFilter, BatchId, BatchOrder, Chunk, ClaimTerms, CodeKey, DeadChunk, DeadFilter,
-    GapReason, Ledger, Ordered, Span, Store, TypeId, WorkerName,
+    GapReason, Ledger, Ordered, Span, Store, TypeId, Verdict, WorkerName,
 };
 
 use crate::support::{UNBOUNDED, at, gaps, merged, sequence};
@@ -125,6 +125,16 @@ pub(crate) async fn kill(store: &dyn Store, seconds: i64) -> Chunk {
     let chunk = claimed(store, seconds).await;
     assert!(store.fail_chunk(&chunk, "on purpose", None, at(seconds)).await.unwrap());
     chunk
+}
+
+/// Decides about a dead letter. False if it is none.
+pub(crate) async fn settle(
+    store: &dyn Store,
+    chunk: (BatchId, u64),
+    verdict: Verdict,
+    seconds: i64,
+) -> bool {
+    store.settle_chunks(&[chunk], verdict, at(seconds)).await.unwrap() == 1
 }
 
 /// All dead letters.

@@ -4,7 +4,7 @@ use storage::{Batch, BatchState, GapReason, Verdict, Void};
 
 use crate::Fixture;
 use crate::batch_support::{
-    CHUNK, claim, claimed, code, dead, derived, gaps_because, kill, make, now_is, stored,
+    CHUNK, claim, claimed, code, dead, derived, gaps_because, kill, make, now_is, settle, stored,
 };
 use crate::support::{at, crash, draw, gaps, new_sequence, open};
 
@@ -14,12 +14,12 @@ pub async fn what_was_not_made_becomes_a_gap(fixture: &dyn Fixture) {
     draw(&*store, id, 5).await;
     let batch = stored(&*store, id, 58).await;
     make(&*store, 1, 10).await;
-    let running = claimed(&*store, 11).await;
-    make(&*store, 1, 12).await;
+    let running = claimed(&*store, 10).await;
+    make(&*store, 1, 10).await;
     for number in [3, 4] {
         assert_eq!(kill(&*store, 13).await.number, number);
     }
-    assert!(store.settle_chunk(batch.id, 3, Verdict::Abandon, at(14)).await.unwrap());
+    assert!(settle(&*store, (batch.id, 3), Verdict::Abandon, 14).await);
     let cancelled = store.cancel_batch(batch.id, None, at(15)).await.unwrap().unwrap();
     let expected = Batch {
         state: BatchState::Cancelled,
@@ -37,7 +37,7 @@ pub async fn what_was_not_made_becomes_a_gap(fixture: &dyn Fixture) {
     assert_eq!(now_is(&*store, expected.id).await, expected);
     assert_eq!(claim(&*store, 10_000).await, None);
     assert_eq!(dead(&*store).await, []);
-    assert!(!store.settle_chunk(expected.id, 4, Verdict::Retry, at(16)).await.unwrap());
+    assert!(!settle(&*store, (expected.id, 4), Verdict::Retry, 16).await);
     // The batch is 5..63; chunks 0 and 2 are made, 3 was given up before.
     let found = gaps_because(&*store, id, GapReason::BatchCancelled).await;
     assert_eq!(found, [(15, 25), (45, 63)]);

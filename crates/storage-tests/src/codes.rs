@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use storage::{
-    Batch, BatchId, BatchOrder, CODES_PER_TABLE, CodeKey, CodeStatus, Ledger, Store, Void,
+    Batch, BatchId, BatchOrder, CODES_PER_TABLE, CodeKey, CodeStatus, Ledger, ScanKey, Store, Void,
 };
 
 use crate::Fixture;
@@ -80,6 +80,74 @@ pub async fn scans_at_once_add_up(fixture: &dyn Fixture) {
         }
         assert_eq!(store.code(&key).await.unwrap(), Some(scanned(40, 10)));
     }
+}
+
+const ONCE: ScanKey = [7; 32];
+
+pub async fn a_scan_with_a_key_counts_once(fixture: &dyn Fixture) {
+    let mut store = open(fixture).await;
+    for (batch, once) in one_of_each(&*store).await.iter().zip([[1; 32], [2; 32]]) {
+        let key = code(batch, 3);
+        scan_one(&*store, key, 10).await;
+        let first = store.scan_once(&key, &once, at(11)).await.unwrap();
+        assert_eq!(first, Some(scanned(2, 10)));
+        scan_one(&*store, key, 12).await;
+        store = crash(fixture, store).await;
+        let again = store.scan_once(&key, &once, at(13)).await.unwrap();
+        assert_eq!(again, Some(scanned(2, 10)), "it is the second one, as it was");
+        assert_eq!(store.code(&key).await.unwrap(), Some(scanned(3, 10)));
+        store.void_code(&key, "stolen", at(14)).await.unwrap();
+        let again = store.scan_once(&key, &once, at(15)).await.unwrap().unwrap();
+        assert_eq!((again.scans, again.void), (2, Some(void("stolen", 14))), "as it stands now");
+        let other = store.scan_once(&key, &[9; 32], at(16)).await.unwrap().unwrap();
+        assert_eq!(other.scans, 4);
+        store.forget_scan_keys(at(17), 10).await.unwrap();
+    }
+}
+
+pub async fn a_key_is_not_used_up_by_what_was_not_made(fixture: &dyn Fixture) {
+    let store = open(fixture).await;
+    let [made, _] = one_of_each(&*store).await;
+    let waiting = stored(&*store, made.type_id, CHUNK).await;
+    let key = code(&waiting, 1);
+    assert_eq!(store.scan_once(&key, &ONCE, at(10)).await.unwrap(), None);
+    make(&*store, 1, 11).await;
+    assert_eq!(store.scan_once(&key, &ONCE, at(12)).await.unwrap(), Some(scanned(1, 12)));
+    assert_eq!(store.scan_once(&key, &ONCE, at(13)).await.unwrap(), Some(scanned(1, 12)));
+}
+
+pub async fn scans_with_one_key_at_once_count_once(fixture: &dyn Fixture) {
+    let store = open(fixture).await;
+    for (batch, once) in one_of_each(&*store).await.iter().zip([[1; 32], [2; 32]]) {
+        let key = code(batch, 3);
+        let tasks: Vec<_> = (0..8)
+            .map(|_| {
+                let store = Arc::clone(&store);
+                tokio::spawn(async move { store.scan_once(&key, &once, at(10)).await.unwrap() })
+            })
+            .collect();
+        for task in tasks {
+            assert_eq!(task.await.unwrap(), Some(scanned(1, 10)));
+        }
+        assert_eq!(store.code(&key).await.unwrap(), Some(scanned(1, 10)));
+    }
+}
+
+pub async fn keys_of_scans_are_forgotten_the_oldest_first(fixture: &dyn Fixture) {
+    let store = open(fixture).await;
+    let [batch, _] = one_of_each(&*store).await;
+    let key = code(&batch, 3);
+    for second in 1..=5 {
+        let once = [u8::try_from(second).unwrap(); 32];
+        store.scan_once(&key, &once, at(second)).await.unwrap();
+    }
+    assert_eq!(store.forget_scan_keys(at(5), 3).await.unwrap(), 3);
+    let forgotten = store.scan_once(&key, &[3; 32], at(6)).await.unwrap().unwrap();
+    assert_eq!(forgotten.scans, 6, "it counts again");
+    assert_eq!(store.forget_scan_keys(at(5), 3).await.unwrap(), 1);
+    assert_eq!(store.forget_scan_keys(at(5), 3).await.unwrap(), 0);
+    let kept = store.scan_once(&key, &[5; 32], at(7)).await.unwrap().unwrap();
+    assert_eq!(kept.scans, 5);
 }
 
 pub async fn codes_of_several_batches_are_scanned_together(fixture: &dyn Fixture) {

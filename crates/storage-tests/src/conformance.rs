@@ -99,6 +99,10 @@ macro_rules! conformance {
             codes {
                 scans_are_counted
                 scans_at_once_add_up
+                a_scan_with_a_key_counts_once
+                a_key_is_not_used_up_by_what_was_not_made
+                scans_with_one_key_at_once_count_once
+                keys_of_scans_are_forgotten_the_oldest_first
                 codes_of_several_batches_are_scanned_together
                 a_code_that_is_not_made_is_not_there
                 a_code_of_an_unknown_batch_is_not_there
@@ -126,6 +130,8 @@ macro_rules! conformance {
                 an_abandoned_dead_letter_is_a_gap
                 a_batch_completes_around_what_was_abandoned
                 only_dead_letters_are_settled
+                many_dead_letters_are_settled_in_one_step
+                what_is_abandoned_is_not_ordered_any_more
             }
             deciding {
                 decisions_change_what_they_can
@@ -207,10 +213,11 @@ macro_rules! conformance {
                 a_derived_batch_tells_once
                 an_order_that_is_refused_tells_nothing
                 a_batch_tells_each_time_it_needs_attention
+                an_event_tells_how_far_the_batch_was
                 a_silent_worker_is_told_of_when_its_chunk_dies
                 a_batch_tells_once_that_it_was_cancelled
                 what_happens_at_once_is_told_once
-                an_event_shows_its_batch_as_it_is_now
+                an_event_shows_the_rest_of_its_batch_as_it_is_now
                 the_oldest_events_come_first
                 events_of_several_tenants_are_there
             }
@@ -238,6 +245,7 @@ macro_rules! conformance {
             idling {
                 a_batch_is_idle_while_only_dead_letters_are_left
                 a_batch_stays_idle_until_something_can_be_made
+                time_in_which_nobody_works_is_idle
             }
             instances {
                 joining_twice_gives_the_same_node

@@ -1,13 +1,14 @@
 //! Chunks that automatic retries gave up on.
 
 use storage::{
-    Batch, BatchId, BatchState, ClaimTerms, DeadChunk, DeadFilter, GapReason, Store, Verdict,
+    Batch, BatchId, BatchOrder, BatchState, ClaimTerms, DeadChunk, DeadFilter, GapReason, Ordered,
+    Store, Verdict,
 };
 
 use crate::Fixture;
 use crate::batch_support::{
-    CHUNK, SILENT_SECONDS, claim, claimed, dead, gaps_because, kill, make, new_worker, now_is,
-    stored, terms, type_of,
+    CHUNK, SILENT_SECONDS, batch_order, claim, claimed, dead, gaps_because, kill, make, new_worker,
+    now_is, ordered, settle, stored, terms, type_of,
 };
 use crate::support::{at, crash, gaps, new_sequence, open};
 
@@ -131,13 +132,12 @@ pub async fn a_dead_letter_is_tried_again_with_all_attempts(fixture: &dyn Fixtur
     let id = new_sequence(&*store, "code").await;
     let batch = stored(&*store, id, 2 * CHUNK).await;
     let killed = [kill(&*store, 10).await, kill(&*store, 11).await];
-    let settle =
-        async |number| store.settle_chunk(batch.id, number, Verdict::Retry, at(12)).await.unwrap();
-    assert!(settle(0).await);
-    assert!(!settle(0).await);
+    let retry = async |number| settle(&*store, (batch.id, number), Verdict::Retry, 12).await;
+    assert!(retry(0).await);
+    assert!(!retry(0).await);
     let now = now_is(&*store, batch.id).await;
     assert_eq!((now.state, now.dead_chunks), (BatchState::NeedsAttention, 1));
-    assert!(settle(1).await);
+    assert!(retry(1).await);
     let now = now_is(&*store, batch.id).await;
     assert_eq!((now.state, now.dead_chunks), (BatchState::Running, 0));
     assert_eq!(dead(&*store).await, []);
@@ -160,7 +160,7 @@ pub async fn an_abandoned_dead_letter_is_a_gap(fixture: &dyn Fixture) {
     let batch = stored(&*store, id, 25).await;
     kill(&*store, 10).await;
     let abandon = async |number, seconds| {
-        store.settle_chunk(batch.id, number, Verdict::Abandon, at(seconds)).await.unwrap()
+        settle(&*store, (batch.id, number), Verdict::Abandon, seconds).await
     };
     assert!(abandon(0, 11).await);
     assert!(!abandon(0, 12).await);
@@ -186,11 +186,55 @@ pub async fn a_batch_completes_around_what_was_abandoned(fixture: &dyn Fixture) 
     let id = new_sequence(&*store, "code").await;
     let batch = stored(&*store, id, 2 * CHUNK).await;
     kill(&*store, 10).await;
-    assert!(store.settle_chunk(batch.id, 0, Verdict::Abandon, at(11)).await.unwrap());
+    assert!(settle(&*store, (batch.id, 0), Verdict::Abandon, 11).await);
     make(&*store, 1, 12).await;
     let now = now_is(&*store, batch.id).await;
     assert_eq!((now.state, now.finished_at), (BatchState::Completed, Some(at(12))));
     assert_eq!((now.made, now.abandoned), (CHUNK, CHUNK));
+}
+
+pub async fn many_dead_letters_are_settled_in_one_step(fixture: &dyn Fixture) {
+    let store = open(fixture).await;
+    let mut chunks = Vec::new();
+    for name in ["one", "two"] {
+        let id = new_sequence(&*store, name).await;
+        let batch = stored(&*store, id, 3 * CHUNK).await;
+        chunks.extend((0..3).map(|number| (batch.id, number)));
+    }
+    for seconds in 10..16 {
+        kill(&*store, seconds).await;
+    }
+    chunks.push((chunks[0].0, 7));
+    let settle = async |verdict| store.settle_chunks(&chunks, verdict, at(20)).await.unwrap();
+    assert_eq!(settle(Verdict::Retry).await, 6);
+    assert_eq!(settle(Verdict::Retry).await, 0);
+    make(&*store, 1, 21).await;
+    for seconds in 22..27 {
+        kill(&*store, seconds).await;
+    }
+    assert_eq!(settle(Verdict::Abandon).await, 5);
+    assert_eq!(store.settle_chunks(&[], Verdict::Abandon, at(21)).await.unwrap(), 0);
+    for batch in [chunks[0].0, chunks[5].0] {
+        assert_eq!(now_is(&*store, batch).await.state, BatchState::Completed);
+    }
+    assert_eq!(dead(&*store).await, []);
+}
+
+/// What was given up was never made, so the tenant may order as much again.
+pub async fn what_is_abandoned_is_not_ordered_any_more(fixture: &dyn Fixture) {
+    let store = open(fixture).await;
+    let id = new_sequence(&*store, "code").await;
+    let order = |count| BatchOrder { codes_max: 4 * CHUNK, ..batch_order(id, count) };
+    let batch = ordered(&*store, &order(4 * CHUNK)).await;
+    kill(&*store, 10).await;
+    assert!(settle(&*store, (batch.id, 0), Verdict::Abandon, 11).await);
+    let refused = store.order_batch(&order(CHUNK + 1)).await.unwrap();
+    assert_eq!(refused, Ordered::OverQuota { ordered: 3 * CHUNK });
+    make(&*store, 1, 12).await;
+    store.cancel_batch(batch.id, None, at(13)).await.unwrap();
+    let refused = store.order_batch(&order(3 * CHUNK + 1)).await.unwrap();
+    assert_eq!(refused, Ordered::OverQuota { ordered: CHUNK }, "nothing is taken off twice");
+    ordered(&*store, &order(3 * CHUNK)).await;
 }
 
 pub async fn only_dead_letters_are_settled(fixture: &dyn Fixture) {
@@ -204,9 +248,9 @@ pub async fn only_dead_letters_are_settled(fixture: &dyn Fixture) {
     let before = now_is(&*store, batch.id).await;
     for verdict in [Verdict::Retry, Verdict::Abandon] {
         for number in [0, 1, 2, 3, 4, u64::MAX] {
-            assert!(!store.settle_chunk(batch.id, number, verdict, at(14)).await.unwrap());
+            assert!(!settle(&*store, (batch.id, number), verdict, 14).await);
         }
-        assert!(!store.settle_chunk(BatchId::new(1, 0), 0, verdict, at(14)).await.unwrap());
+        assert!(!settle(&*store, (BatchId::new(1, 0), 0), verdict, 14).await);
     }
     assert_eq!(now_is(&*store, batch.id).await, before);
     assert_eq!(gaps(&*store, id).await, []);

@@ -7,7 +7,7 @@ use storage::{Batch, BatchId, BatchOrder, BatchState, Event, Ledger, Ordered, St
 use crate::Fixture;
 use crate::batch_support::{
     ATTEMPTS_MAX, CHUNK, SILENT_SECONDS, batch_order, claim, claimed, derived, kill, make, now_is,
-    ordered, stored, type_of,
+    ordered, settle, stored, type_of,
 };
 use crate::outbox_support::events;
 use crate::support::{at, crash, new_sequence, open};
@@ -73,28 +73,52 @@ pub async fn a_batch_tells_each_time_it_needs_attention(fixture: &dyn Fixture) {
     let store = open(fixture).await;
     let id = new_sequence(&*store, "code").await;
     let batch = stored(&*store, id, 3 * CHUNK).await;
-    let settle = async |number, verdict, seconds| {
-        assert!(store.settle_chunk(batch.id, number, verdict, at(seconds)).await.unwrap());
+    let decide = async |number, verdict, seconds| {
+        assert!(settle(&*store, (batch.id, number), verdict, seconds).await);
     };
     kill(&*store, 10).await;
     let needed = |seconds| (batch.id, BatchState::NeedsAttention, seconds);
     assert_eq!(told(&*store).await, [needed(10)]);
     kill(&*store, 11).await;
     make(&*store, 1, 12).await;
-    settle(0, Verdict::Retry, 13).await;
+    decide(0, Verdict::Retry, 13).await;
     assert_eq!(now_is(&*store, batch.id).await.state, BatchState::NeedsAttention);
     assert_eq!(told(&*store).await, [needed(10)], "it has stayed there");
-    settle(1, Verdict::Retry, 14).await;
+    decide(1, Verdict::Retry, 14).await;
     assert_eq!(now_is(&*store, batch.id).await.state, BatchState::Running);
     assert_eq!(told(&*store).await, [needed(10)], "that it runs is not told");
     kill(&*store, 15).await;
     assert_eq!(told(&*store).await, [needed(10), needed(15)]);
     kill(&*store, 16).await;
-    settle(0, Verdict::Abandon, 17).await;
+    decide(0, Verdict::Abandon, 17).await;
     assert_eq!(told(&*store).await, [needed(10), needed(15)]);
-    settle(1, Verdict::Abandon, 18).await;
+    decide(1, Verdict::Abandon, 18).await;
     let completed = (batch.id, BatchState::Completed, 18);
     assert_eq!(told(&*store).await, [needed(10), needed(15), completed]);
+}
+
+/// Whoever is told late hears of what was, and not of what has become of it.
+pub async fn an_event_tells_how_far_the_batch_was(fixture: &dyn Fixture) {
+    let store = open(fixture).await;
+    let id = new_sequence(&*store, "code").await;
+    let batch = stored(&*store, id, 3 * CHUNK).await;
+    make(&*store, 1, 10).await;
+    kill(&*store, 11).await;
+    make(&*store, 1, 12).await;
+    assert!(settle(&*store, (batch.id, 1), Verdict::Retry, 13).await);
+    make(&*store, 1, 14).await;
+    let store = crash(fixture, store).await;
+    let found = events(&*store).await;
+    let figures = |event: &Event| {
+        let Batch { made, dead_chunks, finished_at, .. } = event.batch;
+        (event.state, made, dead_chunks, finished_at)
+    };
+    let expected = [
+        (BatchState::NeedsAttention, CHUNK, 1, None),
+        (BatchState::Completed, 3 * CHUNK, 0, Some(at(14))),
+    ];
+    assert_eq!(found.iter().map(figures).collect::<Vec<_>>(), expected);
+    assert_eq!(found[0].batch.error.as_deref(), Some("on purpose"));
 }
 
 pub async fn a_silent_worker_is_told_of_when_its_chunk_dies(fixture: &dyn Fixture) {
@@ -172,8 +196,8 @@ pub async fn what_happens_at_once_is_told_once(fixture: &dyn Fixture) {
     assert_eq!(found, expected);
 }
 
-/// Whoever is told late is told what is true.
-pub async fn an_event_shows_its_batch_as_it_is_now(fixture: &dyn Fixture) {
+/// What has to do with the batch and not with how far it was: whom to tell, for instance.
+pub async fn an_event_shows_the_rest_of_its_batch_as_it_is_now(fixture: &dyn Fixture) {
     let store = open(fixture).await;
     let id = new_sequence(&*store, "code").await;
     let order = BatchOrder { notify: Some("[\"hook\"]".to_owned()), ..batch_order(id, CHUNK) };
@@ -183,7 +207,9 @@ pub async fn an_event_shows_its_batch_as_it_is_now(fixture: &dyn Fixture) {
     let now = store.recall_batch(batch.id, "misprint", at(12)).await.unwrap().unwrap();
     assert_eq!((now.state, now.notify.as_deref()), (BatchState::Cancelled, Some("[\"hook\"]")));
     let shown: Vec<Batch> = events(&*store).await.into_iter().map(|event| event.batch).collect();
-    assert_eq!(shown, [now.clone(), now]);
+    assert_eq!(shown[1], now);
+    let finished_at = None;
+    assert_eq!(shown[0], Batch { dead_chunks: 1, finished_at, ..now });
 }
 
 pub async fn the_oldest_events_come_first(fixture: &dyn Fixture) {

@@ -5,7 +5,7 @@ use std::ops::Range;
 use storage::{BatchId, Store, Verdict};
 
 use crate::Fixture;
-use crate::batch_support::{CHUNK, claimed, derived, kill, make, stored};
+use crate::batch_support::{CHUNK, claimed, derived, kill, make, settle, stored};
 use crate::support::{at, crash, draw, new_sequence, open};
 
 /// What is made, each range as start and end.
@@ -30,7 +30,7 @@ pub async fn what_is_made_is_told_in_few_ranges(fixture: &dyn Fixture) {
     make(&*store, 1, 14).await;
     let expected = [(5, 25), (35, 45), (55, 65)];
     assert_eq!(made(&*store, batch.id).await, expected);
-    assert!(store.settle_chunk(batch.id, 4, Verdict::Abandon, at(15)).await.unwrap());
+    assert!(settle(&*store, (batch.id, 4), Verdict::Abandon, 15).await);
     assert_eq!(made(&*store, batch.id).await, expected);
     assert!(store.finish_chunk(&slow, at(16)).await.unwrap());
     let expected = [(5, 45), (55, 65)];

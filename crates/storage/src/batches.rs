@@ -128,8 +128,8 @@ pub struct BatchOrder {
     pub order_key: Option<String>,
     /// Batches of the tenant that may be under way, this one included.
     pub active_max: u64,
-    /// Codes that the tenant may have ordered in all, this order included. Cancelled batches count
-    /// with what was made.
+    /// Codes that the tenant may have ordered in all, this order included. What was cancelled or abandoned
+    /// does not count.
     pub codes_max: u64,
     /// When.
     pub now: Timestamp,
@@ -208,7 +208,8 @@ pub struct Batch {
     pub finished_at: Option<Timestamp>,
     /// Since when nothing but dead letters is left to do, so that it waits for somebody.
     pub idle_since: Option<Timestamp>,
-    /// For how long that was so before.
+    /// For how long that was so before, or nobody worked on it: between the end of one chunk and the claim
+    /// on the next that was finished.
     pub idle: Duration,
     /// That its codes are void.
     pub recalled: Option<Void>,
@@ -425,15 +426,15 @@ pub trait BatchStore {
     /// Dead letters in order of batch and chunk.
     async fn dead_chunks(&self, filter: &DeadFilter) -> Result<Vec<DeadChunk>>;
 
-    /// Decides about a dead letter. False if it is none (any more). The batch goes on, or is complete
-    /// when nothing is left to do.
-    async fn settle_chunk(
+    /// Decides about chunks that are dead letters, and says how many of them still were. Their batches go
+    /// on, or are complete when nothing is left to do. Those of one shard are one step. What is given up does
+    /// not count as ordered any more.
+    async fn settle_chunks(
         &self,
-        batch: BatchId,
-        number: u64,
+        chunks: &[(BatchId, u64)],
         verdict: Verdict,
         now: Timestamp,
-    ) -> Result<bool>;
+    ) -> Result<u64>;
 }
 
 #[cfg(test)]

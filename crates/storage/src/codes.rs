@@ -47,6 +47,9 @@ pub struct CodeStatus {
     pub void: Option<Void>,
 }
 
+/// What makes a repeated scan the same one: a digest, so that it has one length whatever it stands for.
+pub type ScanKey = [u8; 32];
+
 /// Remembers what happened to codes.
 #[async_trait]
 pub trait CodeStore {
@@ -68,6 +71,20 @@ pub trait CodeStore {
         scans: &[(CodeKey, u64)],
         now: Timestamp,
     ) -> Result<Vec<Option<CodeStatus>>>;
+
+    /// Counts a scan under a key, in one step. Where one is on record under it, nothing is counted, and the
+    /// code comes back as it stands now, with the number that that scan had. None like above; nothing is on
+    /// record then.
+    async fn scan_once(
+        &self,
+        key: &CodeKey,
+        once: &ScanKey,
+        now: Timestamp,
+    ) -> Result<Option<CodeStatus>>;
+
+    /// Forgets keys of scans that were counted before a time, at most so many on each shard, and says how
+    /// many these were. The scans still count.
+    async fn forget_scan_keys(&self, before: Timestamp, limit: u32) -> Result<u64>;
 
     /// How a code stands, without counting. None like above.
     async fn code(&self, key: &CodeKey) -> Result<Option<CodeStatus>>;

@@ -24,7 +24,7 @@ pub use batches::{
     Batch, BatchFilter, BatchId, BatchOrder, BatchState, BatchStore, Chunk, ClaimTerms, DeadChunk,
     DeadFilter, Ordered, SNOWFLAKE_EPOCH_MS, SNOWFLAKES_PER_MS, Verdict, Void, Wake, WorkerName,
 };
-pub use codes::{BatchRange, CODES_PER_TABLE, CodeKey, CodeStatus, CodeStore};
+pub use codes::{BatchRange, CODES_PER_TABLE, CodeKey, CodeStatus, CodeStore, ScanKey};
 pub use counters::{CounterStore, Draw, GivenBack, Losses, Span, pool_holder};
 pub use documents::{
     Assigned, Confirmed, DocumentFilter, DocumentKey, DocumentOrder, DocumentRecord, DocumentStore,

@@ -51,7 +51,7 @@ impl DeliveryId {
 pub struct Event {
     /// Its number.
     pub id: DeliveryId,
-    /// The batch, as it is now.
+    /// The batch: how far it was then, and the rest as it is now.
     pub batch: Batch,
     /// The state that it came to.
     pub state: BatchState,

@@ -27,9 +27,9 @@ impl Batches {
         Ok(dead.into_iter().filter_map(with_type).map(|(live, dead)| (dead, live)).collect())
     }
 
-    /// Decides about every dead letter that matches, and says how many these were. One after the
-    /// other: each is a step by itself, and what was decided stays decided when a later one fails. That
-    /// somebody wants it is in the audit log first.
+    /// Decides about every dead letter that matches, and says how many these were. A page of them is a
+    /// step by itself, and what was decided stays decided when a later one fails. That somebody wants it is
+    /// in the audit log first.
     pub async fn settle(
         &self,
         tenant: Option<&str>,
@@ -42,11 +42,7 @@ impl Batches {
         let mut settled = 0;
         loop {
             let dead = self.store.dead_chunks(&filter).await?;
-            for chunk in &dead {
-                // What no list shows, nobody has meant.
-                let Some(live) = self.type_of(chunk.type_id, tenant) else { continue };
-                settled += u64::from(self.settle_one(chunk, &live, decision).await?);
-            }
+            settled += self.settle_page(&dead, tenant, decision).await?;
             let Some(last) = dead.last().filter(|_| dead.len() == PAGE) else { break };
             filter.after = Some((last.batch, last.number));
         }
@@ -57,24 +53,29 @@ impl Batches {
         Ok(settled)
     }
 
-    async fn settle_one(
+    async fn settle_page(
         &self,
-        chunk: &DeadChunk,
-        live: &LiveType,
+        page: &[DeadChunk],
+        tenant: Option<&str>,
         decision: Decision<'_>,
-    ) -> Result<bool, BatchError> {
-        let doing = Doing {
-            key_id: decision.key_id,
-            tenant: live.stored().id_type.tenant(),
-            action: match decision.verdict {
-                Verdict::Retry => "chunk.retried",
-                Verdict::Abandon => "chunk.abandoned",
-            },
-            subject: &chunk.batch.0.to_string(),
+    ) -> Result<u64, BatchError> {
+        let action = match decision.verdict {
+            Verdict::Retry => "chunk.retried",
+            Verdict::Abandon => "chunk.abandoned",
         };
-        let detail = json!({"chunk": chunk.number, "reason": decision.reason});
-        self.audit.record(doing, detail.to_string()).await?;
-        let (verdict, now) = (decision.verdict, self.now());
-        Ok(self.store.settle_chunk(chunk.batch, chunk.number, verdict, now).await?)
+        let (mut chunks, mut doings) = (Vec::new(), Vec::new());
+        for dead in page {
+            // What no list shows, nobody has meant.
+            let Some(live) = self.type_of(dead.type_id, tenant) else { continue };
+            let detail = json!({"chunk": dead.number, "reason": decision.reason});
+            chunks.push((dead.batch, dead.number));
+            doings.push((live, dead.batch.0.to_string(), detail.to_string()));
+        }
+        let doings = doings.iter().map(|(live, subject, detail)| {
+            let tenant = live.stored().id_type.tenant();
+            (Doing { key_id: decision.key_id, tenant, action, subject }, detail.clone())
+        });
+        self.audit.record_all(doings).await?;
+        Ok(self.store.settle_chunks(&chunks, decision.verdict, self.now()).await?)
     }
 }

@@ -8,6 +8,7 @@ use futures_util::FutureExt;
 use jiff::SignedDuration;
 use storage::{Chunk, ClaimTerms, StoreError, WorkerName};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
 use super::Batches;
@@ -25,6 +26,10 @@ const RETRY_MAX: SignedDuration = SignedDuration::from_hours(24);
 
 /// How long to wait while the store does not answer.
 const PAUSE: Duration = Duration::from_millis(500);
+
+/// How long a worker stays with a chunk whose part of the store does not answer. Other parts may have work.
+/// It gets the chunk again, as the same attempt, as soon as it can be had.
+const PATIENCE: Duration = Duration::from_secs(3);
 
 /// Why a worker could not do something.
 #[derive(Debug, thiserror::Error)]
@@ -116,7 +121,7 @@ impl Worker {
                 self.batches.news.notify_one();
             }
             Ok(false) => info!(batch, number, "batch {batch}: chunk {number} is no longer ours"),
-            // Nothing was tried, and there is no time to wait: others find it when we are gone.
+            // Nothing was tried. It is on record as ours, and is the next one if it can be had by then.
             Err(Trouble::Store(StoreError::NoConnection(_))) => {}
             Err(problem) => {
                 metrics.chunks_failed.inc();
@@ -135,21 +140,23 @@ impl Worker {
     ) -> Result<bool, StoreError> {
         let Batches { store, clock, .. } = &*self.batches;
         let (batch, number) = (chunk.batch.0, chunk.number);
-        let mut waiting = false;
+        let mut since = None;
         loop {
             let problem = match store.finish_chunk(chunk, clock.now()).await {
                 Err(problem @ StoreError::NoConnection(_)) if !*stop.borrow() => problem,
                 finished => return finished,
             };
-            if !std::mem::replace(&mut waiting, true) {
+            if since.is_none() {
                 info!(batch, number, "batch {batch}: chunk {number} has to wait: {problem}");
+            }
+            if since.get_or_insert_with(Instant::now).elapsed() > PATIENCE {
+                return Err(problem);
             }
             tokio::time::sleep(PAUSE).await;
         }
     }
 
-    /// Says that a chunk failed, for as long as it takes: nobody else would try it again before its
-    /// worker counts as silent.
+    /// Says that a chunk failed. Where that cannot be said, it has not: the worker gets it again.
     async fn report(&self, chunk: &Chunk, problem: &Trouble, stop: &watch::Receiver<bool>) {
         let (batch, number, attempt) = (chunk.batch.0, chunk.number, chunk.attempt);
         let delay = self.batches.settings.backoff.delay(attempt, &*self.entropy);
@@ -164,6 +171,7 @@ impl Worker {
         } else {
             error!(batch, number, "batch {batch}: chunk {number} failed for good: {problem}");
         }
+        let since = Instant::now();
         loop {
             let now = self.batches.clock.now();
             let retry_at = delay.map(|delay| now + delay);
@@ -176,7 +184,7 @@ impl Worker {
                     info!(batch, number, "batch {batch}: chunk {number} is no longer ours");
                     return;
                 }
-                Err(problem) if *stop.borrow() => {
+                Err(problem) if *stop.borrow() || since.elapsed() > PATIENCE => {
                     warn!(batch, number, "cannot say that chunk {number} failed: {problem}");
                     return;
                 }

@@ -10,7 +10,8 @@ use std::sync::Arc;
 use idgen::error::ParseError;
 use idgen::format::Format;
 use serde_json::json;
-use storage::{BatchId, BatchRange, CodeKey, CodeStatus, Store, TypeId};
+use sha2::{Digest as _, Sha256};
+use storage::{BatchId, BatchRange, CodeKey, CodeStatus, ScanKey, Store, TypeId};
 
 pub use self::diagnosis::Diagnosis;
 
@@ -81,11 +82,35 @@ impl Codes {
             Ok((key, batch)) => found(key, &batch, self.desk.scan(key).await?),
             Err(unknown) => Scan::Unknown(unknown),
         };
+        Ok(self.noted(scan))
+    }
+
+    /// The same, once for each key of a caller: also where the answer to the first try got lost, or the
+    /// process ended before it could be kept.
+    pub async fn scan_once(
+        &self,
+        live: &LiveType,
+        code: &str,
+        caller: &str,
+        once: &str,
+    ) -> Result<Scan, IssueError> {
+        let scan = match self.key(live, code).await? {
+            Ok((key, batch)) => {
+                let once = scan_key(&key, caller, once);
+                let status = self.store.scan_once(&key, &once, self.clock.now()).await?;
+                found(key, &batch, status)
+            }
+            Err(unknown) => Scan::Unknown(unknown),
+        };
+        Ok(self.noted(scan))
+    }
+
+    fn noted(&self, scan: Scan) -> Scan {
         match &scan {
             Scan::Known { .. } => self.metrics.scans_known.inc(),
             Scan::Unknown(_) => self.metrics.scans_unknown.inc(),
         };
-        Ok(scan)
+        scan
     }
 
     /// Tells how a code stands, without counting. It knows of everything that was answered before.
@@ -178,6 +203,18 @@ impl Codes {
 /// A code of a batch by its serial.
 fn code_key(live: &LiveType, serial: u64, batch: &BatchRange) -> CodeKey {
     CodeKey { type_id: live.stored().id, batch: batch.id, ledger: batch.ledger, serial }
+}
+
+/// With the code in it: a key that comes with another code after a failure is another scan.
+fn scan_key(key: &CodeKey, caller: &str, once: &str) -> ScanKey {
+    let mut digest = Sha256::new();
+    for text in [caller, once] {
+        digest.update(text.len().to_le_bytes());
+        digest.update(text);
+    }
+    digest.update(key.type_id.0.to_le_bytes());
+    digest.update(key.serial.to_le_bytes());
+    digest.finalize().into()
 }
 
 fn found(key: CodeKey, range: &BatchRange, status: Option<CodeStatus>) -> Scan {

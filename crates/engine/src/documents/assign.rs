@@ -142,7 +142,12 @@ impl AssignStep {
             self.numbers.leave(type_id, counter, ids).await;
             return IssueError::Closed;
         }
-        self.numbers.doubt(type_id, counter.period(), ids);
+        if let StoreError::NoConnection(_) = problem {
+            // The store never heard of it.
+            self.numbers.put_back(type_id, counter, ids);
+        } else {
+            self.numbers.doubt(type_id, counter.period(), ids);
+        }
         problem.into()
     }
 }

@@ -20,7 +20,7 @@ use super::auth::Caller;
 use super::batches::{ReasonBody, VoidBody, check_text};
 use super::extract::{Body, Path, Query, read_body};
 use super::problem::Problem;
-use super::request::{IDEMPOTENCY_KEY, JsonBody, as_caller, once, post_once, read_json};
+use super::request::{JsonBody, as_caller, idempotency_key, once, post_once, read_json};
 use super::types::TenantQuery;
 use super::unread::RequestBody;
 
@@ -249,21 +249,31 @@ async fn scan_once(
     body: Bytes,
 ) -> Result<Response, Problem> {
     // Most requests have no key, and the rest of this would be moved around with each of them.
-    if !headers.contains_key(IDEMPOTENCY_KEY) {
-        return Ok(scan_for(app, caller, &body).await?.into_response());
-    }
+    let Some(key) = idempotency_key(headers)? else {
+        return Ok(scan_for(app, caller, &body, None).await?.into_response());
+    };
     let work = {
         let (app, caller, body) = (Arc::clone(app), caller.clone(), body.clone());
-        async move { scan_for(&app, &caller, &body).await }
+        let key = key.to_owned();
+        async move { scan_for(&app, &caller, &body, Some(&key)).await }
     };
     Box::pin(once(app, headers, caller, "scan", body, work)).await
 }
 
-async fn scan_for(app: &App, caller: &Caller, body: &[u8]) -> Result<JsonBody, Problem> {
+async fn scan_for(
+    app: &App,
+    caller: &Caller,
+    body: &[u8],
+    key: Option<&str>,
+) -> Result<JsonBody, Problem> {
     let order: ScanBody<'_> = read_json(body)?;
     let tenant = caller.tenant(order.tenant.as_deref())?;
     let live = app.engine.catalogue.find(&tenant, &order.type_name)?;
-    let scan = app.engine.codes.scan(&live, &order.code).await?;
+    let (codes, code) = (&app.engine.codes, &*order.code);
+    let scan = match key {
+        None => codes.scan(&live, code).await?,
+        Some(key) => codes.scan_once(&live, code, &caller.scope(), key).await?,
+    };
     let verdict = verdict(app, &live, &order.code, scan, Seen::Counted).await;
     Ok(JsonBody::ok(&verdict))
 }

@@ -180,25 +180,26 @@ pub(super) async fn fail(
     Ok(rows.first().is_some_and(|row| row.get(0)))
 }
 
-/// Not repeated without knowing: whoever decides wants to know whether it counted.
+/// Not repeated without knowing: whoever decides wants to know what counted.
 pub(super) async fn settle(
     shard: &Database,
-    batch: BatchId,
-    number: u64,
+    chunks: &[(BatchId, u64)],
     verdict: Verdict,
     now: Timestamp,
-) -> Result<bool> {
+) -> Result<u64> {
+    let batches: Vec<i64> = chunks.iter().map(|(batch, _)| batch.0).collect();
+    let numbers: Vec<i64> = chunks.iter().map(|(_, number)| write_count(*number)).collect();
     let rows = shard
         .query(
             Repeat::Undone,
-            "SELECT settle_chunk($1, $2, $3, $4)",
+            "SELECT settle_chunks($1, $2, $3, $4)",
             &[
-                (&batch.0, Type::INT8),
-                (&write_count(number), Type::INT8),
+                (&batches, Type::INT8_ARRAY),
+                (&numbers, Type::INT8_ARRAY),
                 (&(verdict == Verdict::Abandon), Type::BOOL),
                 (&Time::new(now), Type::TIMESTAMPTZ),
             ],
         )
         .await?;
-    Ok(rows.first().is_some_and(|row| row.get(0)))
+    rows.first().map_or(Ok(0), |row| read_serial(row.get(0)))
 }

@@ -140,14 +140,19 @@ impl BatchStore for PostgresStore {
         self.list_dead(filter).await
     }
 
-    async fn settle_chunk(
+    async fn settle_chunks(
         &self,
-        batch: BatchId,
-        number: u64,
+        chunks: &[(BatchId, u64)],
         verdict: Verdict,
         now: Timestamp,
-    ) -> Result<bool> {
-        let Some(shard) = self.shard_of_batch(batch) else { return Ok(false) };
-        chunks::settle(shard, batch, number, verdict, now).await
+    ) -> Result<u64> {
+        let mut chunks = chunks.to_vec();
+        chunks.sort_unstable_by_key(|(batch, number)| (batch.shard(), *batch, *number));
+        let mut settled = 0;
+        for of_shard in chunks.chunk_by(|(one, _), (other, _)| one.shard() == other.shard()) {
+            let Some(shard) = self.shard_of_batch(of_shard[0].0) else { continue };
+            settled += chunks::settle(shard, of_shard, verdict, now).await?;
+        }
+        Ok(settled)
     }
 }

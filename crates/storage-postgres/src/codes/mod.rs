@@ -3,12 +3,13 @@
 mod ahead;
 mod copy;
 mod scan;
+mod scan_keys;
 mod sql;
 mod tables;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use storage::{BatchId, BatchRange, CodeKey, CodeStatus, CodeStore, Result, TypeId};
+use storage::{BatchId, BatchRange, CodeKey, CodeStatus, CodeStore, Result, ScanKey, TypeId};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -118,6 +119,19 @@ impl CodeStore for PostgresStore {
         now: Timestamp,
     ) -> Result<Vec<Option<CodeStatus>>> {
         self.count_scans(scans, Time::new(now)).await
+    }
+
+    async fn scan_once(
+        &self,
+        key: &CodeKey,
+        once: &ScanKey,
+        now: Timestamp,
+    ) -> Result<Option<CodeStatus>> {
+        self.count_once(key, once, Time::new(now)).await
+    }
+
+    async fn forget_scan_keys(&self, before: Timestamp, limit: u32) -> Result<u64> {
+        self.forget_keys(Time::new(before), limit).await
     }
 
     async fn code(&self, key: &CodeKey) -> Result<Option<CodeStatus>> {

@@ -15,9 +15,9 @@ use crate::session::{Param, Statement};
 use crate::time::Time;
 
 /// Codes in one table that are remembered the same way, by serial, column by column.
-struct Group {
-    table: CodeTable,
-    ledger: Ledger,
+pub(super) struct Group {
+    pub(super) table: CodeTable,
+    pub(super) ledger: Ledger,
     /// Where each code is in what was asked.
     places: Vec<usize>,
     serials: Vec<i64>,
@@ -26,7 +26,7 @@ struct Group {
 }
 
 impl Group {
-    fn new(table: CodeTable, asked: &[(CodeKey, u64)], places: &[usize]) -> Self {
+    pub(super) fn new(table: CodeTable, asked: &[(CodeKey, u64)], places: &[usize]) -> Self {
         let column = |value: fn(&(CodeKey, u64)) -> i64| {
             places.iter().map(|place| value(&asked[*place])).collect()
         };
@@ -40,7 +40,7 @@ impl Group {
         }
     }
 
-    fn params<'a>(&'a self, type_id: &'a i64, now: &'a Time) -> [Param<'a>; 5] {
+    pub(super) fn params<'a>(&'a self, type_id: &'a i64, now: &'a Time) -> [Param<'a>; 5] {
         [
             (&self.serials, Type::INT8_ARRAY),
             (&self.batches, Type::INT8_ARRAY),
@@ -51,7 +51,7 @@ impl Group {
     }
 
     /// Puts what came back where it was asked for.
-    fn read(&self, rows: &[Row], found: &mut [Option<CodeStatus>]) -> Result<()> {
+    pub(super) fn read(&self, rows: &[Row], found: &mut [Option<CodeStatus>]) -> Result<()> {
         let recall = |row: &Row| {
             let batch = row.get::<_, Option<i64>>("recalled")?;
             Some((batch, read_void(row, "void_at", "void_reason")?))

@@ -25,6 +25,20 @@ fn was_made(table: &CodeTable, ledger: Ledger, batch: &str, serial: &str) -> Str
 /// code. Whether a code was made is asked for one after the other: a plan for all of them might read whole
 /// tables. The serials are put in order, so two groups never lock the same rows in different orders.
 pub(super) fn count(table: &CodeTable, ledger: Ledger) -> String {
+    count_where(table, ledger, "", "")
+}
+
+/// The same for one code, if the scan that `$6` stands for was not counted yet. Notes which one it was.
+pub(super) fn count_once(table: &CodeTable, ledger: Ledger) -> String {
+    count_where(
+        table,
+        ledger,
+        "JOIN scan_keys ON scan_keys.key = $6 AND scan_keys.scans IS NULL",
+        ", noted AS (UPDATE scan_keys SET scans = mark.scans FROM mark WHERE scan_keys.key = $6)",
+    )
+}
+
+fn count_where(table: &CodeTable, ledger: Ledger, condition: &str, note: &str) -> String {
     format!(
         "WITH batch AS MATERIALIZED (
              SELECT id, start, stop, ledger, recalled_at, recall_reason FROM batches
@@ -37,11 +51,12 @@ pub(super) fn count(table: &CodeTable, ledger: Ledger) -> String {
              JOIN batch ON batch.id = wanted.batch_id
                  AND batch.start <= wanted.serial AND wanted.serial < batch.stop
              CROSS JOIN LATERAL (SELECT WHERE {was_made} OFFSET 0) AS made
+             {condition}
              ORDER BY wanted.serial
              ON CONFLICT (serial) DO UPDATE SET scans = mark.scans + excluded.scans,
                  first_scanned_at = coalesce(mark.first_scanned_at, excluded.first_scanned_at)
              RETURNING mark.*
-         )
+         ){note}
          SELECT serial, scans, first_scanned_at, void_at, void_reason, NULL::bigint AS recalled
          FROM mark
          UNION ALL

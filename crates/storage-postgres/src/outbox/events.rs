@@ -1,6 +1,6 @@
 //! Events, until they have become deliveries.
 
-use storage::{BatchState, DeliveryId, Event, NewDelivery, Result};
+use storage::{Batch, BatchState, DeliveryId, Event, NewDelivery, Result};
 use tokio_postgres::types::Type;
 
 use super::rows::write_limit;
@@ -9,14 +9,17 @@ use crate::batches::{columns, read_batch};
 use crate::database::{Database, Repeat};
 use crate::error::corrupt;
 use crate::session::Param;
+use crate::spans::read_serial;
 use crate::time::Time;
 
 // The columns of an event have names of their own, because those of the batch are read along.
 fn list_sql() -> String {
     format!(
-        "SELECT event_number, event_state, event_at, {}
+        "SELECT event.*, {}
          FROM (SELECT number AS event_number, batch_id AS event_batch, state AS event_state,
-                      at AS event_at
+                      at AS event_at, made AS event_made, abandoned AS event_abandoned,
+                      dead_chunks AS event_dead_chunks, error AS event_error,
+                      finished_at AS event_finished_at
                FROM events ORDER BY number LIMIT $1) AS event
          JOIN batches ON id = event_batch
          ORDER BY event_number",
@@ -31,9 +34,17 @@ pub(super) async fn list(shard: &Database, place: usize, limit: usize) -> Result
     let events = rows.iter().map(|row| {
         let state: &str = row.get("event_state");
         let known = BatchState::ALL.into_iter().find(|known| known.name() == state);
+        let batch = Batch {
+            made: read_serial(row.get("event_made"))?,
+            abandoned: read_serial(row.get("event_abandoned"))?,
+            dead_chunks: read_serial(row.get("event_dead_chunks"))?,
+            error: row.get("event_error"),
+            finished_at: row.get::<_, Option<Time>>("event_finished_at").map(|time| time.0),
+            ..read_batch(row)?
+        };
         Ok(Event {
             id: PostgresStore::delivery_on(place, row.get("event_number")),
-            batch: read_batch(row)?,
+            batch,
             state: known
                 .ok_or_else(|| corrupt(format!("an event has the unknown state {state:?}")))?,
             at: row.get::<_, Time>("event_at").0,

@@ -116,7 +116,7 @@ async fn count(
     token: String,
 ) -> Result<Option<PublicVerdict>, IssueError> {
     let answers = &app.engine.answers;
-    let claim = match look_up(app, visit, token).await? {
+    let claim = match look_up(app, visit, &token).await? {
         Known::New(claim) => claim,
         Known::Answered(answer) => return again(app, live, &visit.code, &answer).await,
         Known::InFlight => {
@@ -125,7 +125,7 @@ async fn count(
         }
         Known::OtherBody => return look(app, live, &visit.code, Seen::NotCounted).await,
     };
-    match app.engine.codes.scan(live, &visit.code).await {
+    match app.engine.codes.scan_once(live, &visit.code, ANSWER_SCOPE, &token).await {
         Ok(Scan::Known { status, .. }) => {
             let verdict = PublicVerdict::new(status, Seen::Counted);
             let body = serde_json::to_vec(&verdict).expect("a verdict is plain data");
@@ -145,9 +145,9 @@ async fn count(
 
 /// Looks a token up, and claims it if it is new. Two requests with one token are the same scan, so the
 /// second waits for what the first is told. Before the first is counted nobody can say what that will be.
-async fn look_up(app: &App, visit: &Visit, token: String) -> Result<Known, IssueError> {
+async fn look_up(app: &App, visit: &Visit, token: &str) -> Result<Known, IssueError> {
     let (answers, page) = (&app.engine.answers, visit.page());
-    let ask = || answers.look_up(ANSWER_SCOPE.to_owned(), token.clone(), page.as_bytes());
+    let ask = || answers.look_up(ANSWER_SCOPE.to_owned(), token.to_owned(), page.as_bytes());
     for wait in WAITS_MS {
         match ask().await? {
             Known::InFlight => tokio::time::sleep(Duration::from_millis(wait)).await,
