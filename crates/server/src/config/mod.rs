@@ -4,8 +4,8 @@
 //! and line or the variable, and `mintage config show` can tell where a setting comes from.
 //!
 //! How to add a setting: write it into `config.default.yaml` with a comment, add the field to the
-//! struct of its section, and give a whole number its limits in [`validate::LIMITS`]. What it must
-//! not be combined with goes to [`validate`], too. A secret is also named in [`show::SECRETS`].
+//! struct of its section, and give a whole number its limits in [`limits::LIMITS`]. What it must not
+//! be combined with goes to [`validate`]. A secret is also named in [`show::SECRETS`].
 
 mod batches;
 mod cluster;
@@ -15,6 +15,7 @@ mod error;
 mod issuing;
 mod keys;
 mod layers;
+mod limits;
 mod log;
 mod openg2p;
 mod outbound;
@@ -169,7 +170,7 @@ fn leave_out_samples(tree: &mut Node) {
 /// Reads every section and checks them as a whole. Where something is wrong, the findings say so
 /// and the result is of no use.
 fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Config> {
-    validate::check_limits(tree, defaults, findings);
+    limits::check_limits(tree, defaults, findings);
     let server = section(tree, defaults, "server", findings);
     let store = section(tree, defaults, "store", findings);
     let postgres = section(tree, defaults, "postgres", findings);

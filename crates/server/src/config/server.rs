@@ -13,12 +13,14 @@ pub(crate) struct ServerConfig {
     pub(crate) listen: SocketAddr,
     /// After which a request is given up.
     pub(crate) request_timeout_seconds: u32,
-    /// Within which a client must have sent its headers.
+    /// Within which a client must have sent its headers, and for which it may send nothing of a body.
     pub(crate) header_timeout_seconds: u32,
     /// For which a client may take nothing of its answer.
     pub(crate) stall_timeout_seconds: u32,
     /// Of a request.
     pub(crate) body_limit_bytes: u32,
+    /// Of all requests at the same time.
+    pub(crate) bodies_bytes_max: u32,
     /// Open at the same time.
     pub(crate) connections_max: u32,
     /// Between two signs of life to those who follow a batch.

@@ -17,7 +17,7 @@ nav a{margin-right:1rem;white-space:nowrap}
 ";
 
 /// What the stable codes of problems mean.
-const PROBLEMS: [(&str, &str); 42] = [
+const PROBLEMS: [(&str, &str); 43] = [
     ("malformed_json", "The body is not JSON."),
     ("body_cut_off", "The connection ended before the body did."),
     ("invalid_idempotency_key", "The header Idempotency-Key is empty, too long or not ASCII."),
@@ -25,7 +25,11 @@ const PROBLEMS: [(&str, &str); 42] = [
     ("missing_scope", "The key may not do this."),
     ("wrong_tenant", "The key belongs to another tenant."),
     ("cross_site", "A web page of another site tried to use a server that runs open."),
-    ("body_too_slow", "The body did not arrive in time."),
+    ("body_too_slow", "Nothing of the body came for too long."),
+    (
+        "too_many_bodies",
+        "The bodies of other requests take up all the memory that there is for them; see Retry-After.",
+    ),
     ("not_found", "There is no such thing."),
     ("unknown_type", "The tenant has no such ID type."),
     ("method_not_allowed", "The path exists, but not with this method."),

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
-use axum::response::{IntoResponse as _, Response};
+use axum::response::Response;
 use engine::LiveType;
 use engine::documents::AssignOrder;
 use hyper::body::Bytes;
@@ -18,10 +19,10 @@ use super::App;
 use super::auth::Caller;
 use super::batches::check_text;
 use super::deliveries::AttemptBody;
-use super::extract::{DocumentsBody, Path, Query, read_documents_body};
+use super::extract::{Path, Query, read_documents_body};
 use super::paging::PageQuery;
 use super::problem::Problem;
-use super::request::{JsonBody, as_caller, idempotency_key, post_once, read_json};
+use super::request::{JsonBody, as_caller, idempotency_key, post_read_once, read_json};
 use super::unread::RequestBody;
 
 /// The path of assigning.
@@ -199,7 +200,7 @@ pub(crate) struct DocumentListBody {
 pub(crate) async fn assign(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
-    DocumentsBody(body): DocumentsBody,
+    body: Body,
 ) -> Response {
     assign_once(&app, &headers, body).await
 }
@@ -210,18 +211,19 @@ pub(super) async fn assign_directly(
     headers: &HeaderMap,
     body: &mut RequestBody,
 ) -> Response {
-    match read_documents_body(headers, body, app).await {
-        Ok(body) => assign_once(app, headers, body).await,
-        Err(problem) => problem.into_response(),
-    }
+    assign_once(app, headers, body).await
 }
 
-async fn assign_once(app: &Arc<App>, headers: &HeaderMap, body: Bytes) -> Response {
+async fn assign_once<B>(app: &Arc<App>, headers: &HeaderMap, body: B) -> Response
+where
+    B: hyper::body::Body<Data = Bytes>,
+{
     let key = idempotency_key(headers).ok().flatten().map(ToOwned::to_owned);
-    post_once(app, headers, Scope::Issue, "document", "", body, |app, caller, body| async move {
+    let body = read_documents_body(body, app);
+    let work = |app: Arc<App>, caller: Caller, body: Bytes| async move {
         assign_for(&app, &caller, &body, key.as_deref()).await
-    })
-    .await
+    };
+    post_read_once(app, headers, Scope::Issue, "document", "", body, work).await
 }
 
 async fn assign_for(

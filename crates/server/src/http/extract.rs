@@ -1,21 +1,19 @@
 //! Parts of a request, with problem documents where they are wrong.
 
-use std::pin::pin;
 use std::sync::Arc;
 
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{FromRequest, FromRequestParts, Request};
+use axum::http::StatusCode;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
 use hyper::body::Bytes;
 use serde::de::DeserializeOwned;
 
-use super::App;
 use super::auth::known_key;
-use super::observe::within;
+use super::bodies::Refused;
 use super::problem::Problem;
+use super::{App, documents, reservations};
 
 /// The query string.
 pub(crate) struct Query<T>(pub(crate) T);
@@ -67,38 +65,28 @@ impl FromRequest<Arc<App>> for Body {
     }
 }
 
-/// The same for documents, which may be larger.
-pub(crate) struct DocumentsBody(pub(crate) Bytes);
-
-impl FromRequest<Arc<App>> for DocumentsBody {
-    type Rejection = Response;
-
-    async fn from_request(request: Request, app: &Arc<App>) -> Result<Self, Response> {
-        let (head, body) = request.into_parts();
-        let body = read_documents_body(&head.headers, body, app).await;
-        body.map(Self).map_err(IntoResponse::into_response)
-    }
-}
-
-/// Reads a body with documents, of somebody who is known.
-pub(super) async fn read_documents_body<B>(
-    headers: &HeaderMap,
-    body: B,
-    app: &App,
-) -> Result<Bytes, Problem>
+/// Reads a body with documents, which may be larger. Whoever sends it may do so.
+pub(super) async fn read_documents_body<B>(body: B, app: &App) -> Result<Bytes, Problem>
 where
     B: hyper::body::Body<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    known_key(headers, &app.engine.keys, app.access)?;
-    read_body_of(body, app, app.documents_body_limit.max(app.body_limit)).await
+    read_body_of(body, app, documents_body_limit(app)).await
+}
+
+/// The largest body that a path takes.
+pub(super) fn body_limit_at(path: &str, app: &App) -> usize {
+    let takes_documents = path == documents::PATH || reservations::is_confirmation(path);
+    if takes_documents { documents_body_limit(app) } else { app.body_limit }
+}
+
+fn documents_body_limit(app: &App) -> usize {
+    app.documents_body_limit.max(app.body_limit)
 }
 
 /// Reads a body to its end, unless it is too large or too slow.
 pub(crate) async fn read_body<B>(body: B, app: &App) -> Result<Bytes, Problem>
 where
     B: hyper::body::Body<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     read_body_of(body, app, app.body_limit).await
 }
@@ -107,25 +95,23 @@ where
 pub(crate) async fn read_body_of<B>(body: B, app: &App, limit: usize) -> Result<Bytes, Problem>
 where
     B: hyper::body::Body<Data = Bytes>,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let reading = pin!(Limited::new(body, limit).collect());
-    let Some(read) = within(app.body_timeout, reading).await else {
-        let detail = format!("The body did not arrive within {} s.", app.body_timeout.as_secs());
-        let status = StatusCode::REQUEST_TIMEOUT;
-        return Err(Problem::new(status, "body_too_slow", "The body came too slowly", detail));
-    };
-    match read {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
+    app.bodies.read(body, limit).await.map_err(|refused| match refused {
+        Refused::Silent => {
+            let detail = format!("Nothing came for {} s.", app.body_silence.as_secs());
+            let status = StatusCode::REQUEST_TIMEOUT;
+            Problem::new(status, "body_too_slow", "The body came too slowly", detail)
+        }
+        Refused::TooLarge => {
             let detail = format!("The body may have {limit} bytes.");
             let status = StatusCode::PAYLOAD_TOO_LARGE;
-            Err(Problem::new(status, "body_too_large", "The body is too large", detail))
+            Problem::new(status, "body_too_large", "The body is too large", detail)
         }
-        Err(_) => {
+        Refused::NoRoom => Problem::too_many_bodies(),
+        Refused::CutOff => {
             let detail = "The body could not be read to its end.";
             let status = StatusCode::BAD_REQUEST;
-            Err(Problem::new(status, "body_cut_off", "Incomplete request", detail))
+            Problem::new(status, "body_cut_off", "Incomplete request", detail)
         }
-    }
+    })
 }

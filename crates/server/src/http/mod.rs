@@ -5,6 +5,7 @@ mod auth;
 mod batch_events;
 mod batch_file;
 mod batches;
+mod bodies;
 mod dead_letters;
 mod deliveries;
 mod docs;
@@ -58,6 +59,8 @@ pub(crate) use keys::KeyBody;
 pub(crate) use openapi::document as openapi_document;
 pub(crate) use public::{Public, PublicParts};
 
+use self::bodies::Bodies;
+use self::extract::body_limit_at;
 use self::metrics::ServerMetrics;
 use self::observe::{FailureLog, RequestIds};
 use self::places::Places;
@@ -80,6 +83,7 @@ pub(crate) struct App {
     failures: FailureLog,
     started: Instant,
     shutting_down: AtomicBool,
+    bodies: Bodies,
     /// The sums of files.
     sums: Arc<batch_file::Sums>,
     /// Room for clients that follow batches.
@@ -97,7 +101,10 @@ pub(crate) struct AppParts {
     pub(crate) instance: String,
     pub(crate) access: Access,
     pub(crate) body_limit: usize,
-    pub(crate) body_timeout: Duration,
+    /// For how long a client may send nothing of a body.
+    pub(crate) body_silence: Duration,
+    /// Bytes of all bodies at once.
+    pub(crate) bodies_max: usize,
     pub(crate) request_timeout: Duration,
     /// How often a comment keeps a quiet stream of events open.
     pub(crate) heartbeat: Duration,
@@ -129,6 +136,7 @@ impl App {
         let metrics = ServerMetrics::new(&parts.engine.metrics, openapi::routes());
         Arc::new(Self {
             request_ids: RequestIds::new(&parts.instance),
+            bodies: Bodies::new(parts.bodies_max, parts.body_silence),
             parts,
             metrics,
             failures: FailureLog::default(),
@@ -213,12 +221,13 @@ impl Api {
             return response;
         }
         let (head, body) = request.into_parts();
+        let limit = body_limit_at(head.uri.path(), &self.app);
         let (headers, body) = (head.headers.clone(), SharedBody::new(RequestBody::new(body)));
         let request = Request::from_parts(head, Body::new(body.clone()));
         let Ok(response) = self.router.oneshot(request).await;
         let unread = body.into_inner().and_then(|body| body.unread(&headers, response.headers()));
         if let Some(body) = unread {
-            read_up(body, &self.app).await;
+            read_up(body, limit, &self.app).await;
         }
         response
     }
@@ -236,7 +245,7 @@ impl Api {
             observe::observed(&self.app, head.method, path, &head.headers, work).await
         };
         if let Some(body) = body.unread(&head.headers, response.headers()) {
-            read_up(body, &self.app).await;
+            read_up(body, body_limit_at(path, &self.app), &self.app).await;
         }
         response
     }

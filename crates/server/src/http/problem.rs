@@ -137,6 +137,12 @@ impl Problem {
             .retry_after(RETRY_AFTER_SECONDS)
     }
 
+    pub(crate) fn too_many_bodies() -> Self {
+        let detail = "The bodies of other requests take up all the memory that there is for them.";
+        let (status, title) = (StatusCode::SERVICE_UNAVAILABLE, "Too much is sent at once");
+        Self::new(status, "too_many_bodies", title, detail).retry_after(RETRY_AFTER_SECONDS)
+    }
+
     fn retry_after(mut self, seconds: u64) -> Self {
         self.retry_after_seconds = Some(seconds);
         self

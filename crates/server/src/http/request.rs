@@ -1,5 +1,6 @@
 //! What every call has in common: identify the caller, read the body, repeat an answer.
 
+use std::future::ready;
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -98,7 +99,24 @@ pub(crate) async fn post_once<F>(
 where
     F: Future<Output = Result<JsonBody, Problem>> + Send + 'static,
 {
+    post_read_once(app, headers, scope, call, about, ready(Ok(body)), work).await
+}
+
+/// The same with a body that is only read for somebody who may send it, and not too often.
+pub(crate) async fn post_read_once<F>(
+    app: &Arc<App>,
+    headers: &HeaderMap,
+    scope: Scope,
+    call: &str,
+    about: &str,
+    body: impl Future<Output = Result<Bytes, Problem>>,
+    work: impl FnOnce(Arc<App>, Caller, Bytes) -> F,
+) -> Response
+where
+    F: Future<Output = Result<JsonBody, Problem>> + Send + 'static,
+{
     as_caller(app, headers, scope, async |caller| {
+        let body = body.await?;
         // Most requests have no key, and then nobody compares what they asked for.
         let request = if headers.contains_key(IDEMPOTENCY_KEY) {
             Bytes::from([about.as_bytes(), b"\n", &body].concat())

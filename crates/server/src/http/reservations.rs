@@ -16,9 +16,11 @@ use utoipa::ToSchema;
 
 use super::App;
 use super::documents::{AssignedBody, OneBody, read_document};
-use super::extract::{Body, DocumentsBody, Path};
+use super::extract::{Body, Path, read_documents_body};
 use super::problem::Problem;
-use super::request::{JsonBody, as_caller, idempotency_key, post_once, read_json, read_number};
+use super::request::{
+    JsonBody, as_caller, idempotency_key, post_once, post_read_once, read_json, read_number,
+};
 
 /// The longest that an ID is held, in seconds.
 const HOLD_SECONDS_MAX: u32 = 86_400;
@@ -158,11 +160,12 @@ pub(crate) async fn confirm(
     State(app): State<Arc<App>>,
     headers: HeaderMap,
     Path(id): Path<String>,
-    DocumentsBody(body): DocumentsBody,
+    body: axum::body::Body,
 ) -> Response {
     let key = idempotency_key(&headers).ok().flatten().map(ToOwned::to_owned);
     let about = id.clone();
-    post_once(
+    let body = read_documents_body(body, &app);
+    post_read_once(
         &app,
         &headers,
         Scope::Issue,
@@ -202,6 +205,11 @@ pub(crate) async fn release(
         Ok(JsonBody::ok(&ReservationBody::new(reservation, &live)))
     })
     .await
+}
+
+/// Whether a path is one of [`confirm`].
+pub(super) fn is_confirmation(path: &str) -> bool {
+    path.starts_with("/api/v1/reservations/") && path.ends_with("/confirm")
 }
 
 fn read_id(text: &str) -> Result<ReservationId, Problem> {

@@ -9,7 +9,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
 use axum::http::{HeaderMap, header};
-use http_body_util::{BodyExt as _, Limited};
 use hyper::body::{Body, Bytes, Frame, Incoming, SizeHint};
 
 use super::App;
@@ -37,11 +36,10 @@ impl RequestBody {
     }
 }
 
-/// Reads a body to its end. One that is too large or too slow is left, and its connection closed after all.
-pub(super) async fn read_up(body: Incoming, app: &App) {
-    let mut body = Limited::new(body, app.body_limit);
-    let reading = pin!(async { while let Some(Ok(_)) = body.frame().await {} });
-    within(app.body_timeout, reading).await;
+/// Reads a body to its end. One that is larger than its path takes, or too slow, is left, and its
+/// connection closed after all.
+pub(super) async fn read_up(body: Incoming, limit: usize, app: &App) {
+    within(app.request_timeout, pin!(app.bodies.pass_over(body, limit))).await;
 }
 
 impl Body for RequestBody {

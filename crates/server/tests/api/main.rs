@@ -5,6 +5,7 @@ mod support;
 
 mod audit;
 mod batches;
+mod bodies;
 mod codes;
 mod diagnosis;
 mod disk;

@@ -254,6 +254,7 @@ fn the_reference_page_is_complete_and_needs_no_internet() {
         "not_held",
         "body_too_large",
         "body_too_slow",
+        "too_many_bodies",
         "cross_site",
         "invalid_request",
         "idempotency_key_reused",

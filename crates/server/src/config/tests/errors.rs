@@ -112,7 +112,7 @@ fn wrong_values_are_named_with_what_is_accepted() {
 
 #[test]
 fn limits_are_kept_and_told() {
-    for (path, min, max) in super::validate::LIMITS {
+    for (path, min, max) in super::limits::LIMITS {
         let name = format!("MINTAGE__{}", path.replace('.', "__").to_uppercase());
         let above = (u64::from(max) + 1).to_string();
         let below = (i64::from(min) - 1).to_string();
@@ -145,6 +145,21 @@ fn contradictions_are_errors() {
             "issuing: { pool_size_max: 10 }\n",
             &[],
             &["my.yaml:1: issuing.pool_size_max: pool_size_min (256) is larger"],
+        ),
+        (
+            "documents: { body_bytes_max: 300000000 }\n",
+            &[],
+            &[
+                "my.yaml:1: documents.body_bytes_max: server.bodies_bytes_max (268435456) is for all",
+            ],
+        ),
+        (
+            "server: { bodies_bytes_max: 1000000 }\n",
+            &[],
+            &[
+                "my.yaml:1: server.bodies_bytes_max:",
+                "less than documents.body_bytes_max (16777216)",
+            ],
         ),
         (
             "tenants: [{ name: A }, { name: A }]\n",

@@ -29,7 +29,7 @@ fn every_setting_has_a_comment_above_it_or_beside_it() {
 
 #[test]
 fn the_limits_in_the_comments_are_the_ones_that_are_checked() {
-    for (path, min, max) in validate::LIMITS {
+    for (path, min, max) in limits::LIMITS {
         let (section, key) = path.split_once('.').unwrap();
         let section = DEFAULTS.find(&format!("\n{section}:")).unwrap();
         // The second of a pair refers to the first.
