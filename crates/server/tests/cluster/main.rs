@@ -39,6 +39,7 @@ mod public;
 mod redis_outage;
 mod refill_lock;
 mod restarts;
+mod shards;
 mod silence;
 mod starting;
 mod webhooks;
