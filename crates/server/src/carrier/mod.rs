@@ -7,8 +7,10 @@
 mod addresses;
 mod files;
 mod hands;
+mod lookups;
+mod room;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +18,6 @@ use std::time::Duration;
 use anyhow::Context as _;
 use async_trait::async_trait;
 use engine::outbox::{Carrier, Letter, Method, Reply, WriteOrder};
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{CONTENT_TYPE, HeaderMap, RETRY_AFTER};
 use reqwest::{Client, Url};
 use tokio::sync::OnceCell;
@@ -27,7 +28,9 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use tracing::warn;
 
-use self::hands::Hands;
+use self::hands::{Hands, NotDone};
+use self::lookups::Lookups;
+use self::room::{Bounds, Full};
 use crate::config::OutboundConfig;
 
 /// The longest address.
@@ -35,6 +38,11 @@ const URL_BYTES_MAX: usize = 2000;
 
 /// How long a connection may take to come about.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
+
+/// Threads in file systems. The pool that they are from also serves others, and has several times as many.
+/// Sinks can share a directory, and each has one write at a time.
+const IN_FILE_SYSTEMS: Bounds =
+    Bounds { in_all: 64, in_place: 4, wait_max: Duration::from_secs(1) };
 
 /// How long the directory of sinks may take to say that it is there, and what it means if it does not.
 const CHECK_MAX: Duration = Duration::from_secs(5);
@@ -61,7 +69,7 @@ impl RealCarrier {
         }
         let policy = Policy { private_addresses: config.private_addresses };
         let (root_file, directory) = (config.tls_root_file.clone(), config.directory.clone());
-        let (hands, client) = (Hands::new(), OnceCell::new());
+        let (hands, client) = (Hands::new(IN_FILE_SYSTEMS), OnceCell::new());
         Ok(Self { policy, root_file, directory, hands, client })
     }
 
@@ -79,6 +87,15 @@ impl RealCarrier {
     }
 }
 
+fn no_hands(why: &NotDone) -> String {
+    let what = match why {
+        NotDone::Full(Full::There) => "the directory",
+        NotDone::Full(Full::Everywhere) => "the server's outbound.directory",
+        NotDone::Interrupted => return "writing was interrupted".to_owned(),
+    };
+    format!("{what} does not answer: earlier writes to it are still under way")
+}
+
 #[async_trait]
 impl Carrier for RealCarrier {
     fn check_address(&self, url: &str) -> Result<(), String> {
@@ -88,8 +105,9 @@ impl Carrier for RealCarrier {
     async fn check_directory(&self, name: &str) -> Result<(), String> {
         let root = self.root()?;
         files::check_directory(name)?;
-        let check = self.hands.run(String::new(), move || files::check_root(&root));
-        timeout(CHECK_MAX, check).await.unwrap_or_else(|_| Err(NO_ANSWER.to_owned()))?
+        let check = self.hands.run("", move || files::check_root(&root));
+        let checked = timeout(CHECK_MAX, check).await.map_err(|_| NO_ANSWER.to_owned())?;
+        checked.map_err(|why| no_hands(&why))?
     }
 
     async fn write(&self, order: WriteOrder) -> Vec<Result<(), String>> {
@@ -99,7 +117,8 @@ impl Carrier for RealCarrier {
             let root = self.root()?;
             files::check_directory(&order.directory)?;
             let place = format!("{}/{}", order.tenant, order.directory);
-            self.hands.run(place, move || files::write_order(&root, &order)).await?
+            let write = move || files::write_order(&root, &order);
+            self.hands.run(&place, write).await.map_err(|why| no_hands(&why))?
         };
         written.await.unwrap_or_else(|problem| vec![Err(problem); count])
     }
@@ -140,7 +159,7 @@ fn client(policy: Policy, root_file: Option<&Path>) -> anyhow::Result<Client> {
         .with_no_client_auth();
     let client = Client::builder()
         .tls_backend_preconfigured(tls)
-        .dns_resolver(Arc::new(policy))
+        .dns_resolver(Arc::new(Lookups::new(policy)))
         .redirect(reqwest::redirect::Policy::none())
         .retry(reqwest::retry::never())
         .no_proxy()
@@ -218,22 +237,6 @@ impl Policy {
     }
 }
 
-impl Resolve for Policy {
-    fn resolve(&self, name: Name) -> Resolving {
-        let policy = *self;
-        Box::pin(async move {
-            let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
-            let allowed: Vec<SocketAddr> =
-                found.filter(|address| policy.allows(address.ip())).collect();
-            // Where names of our own network lead to is nobody else's business.
-            if allowed.is_empty() {
-                return Err("its name leads to nothing that is out on the internet".into());
-            }
-            Ok(Box::new(allowed.into_iter()) as Addrs)
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -268,14 +271,5 @@ mod tests {
         let open = Policy { private_addresses: true };
         assert!(open.check("http://127.0.0.1:9000/").is_ok());
         assert!(open.check("gopher://127.0.0.1/").is_err());
-    }
-
-    #[tokio::test]
-    async fn a_name_that_leads_inside_is_refused() {
-        let policy = Policy { private_addresses: false };
-        assert!(policy.check("https://localhost/").is_ok(), "only the look-up can tell");
-        let found = policy.resolve("localhost".parse().unwrap()).await;
-        let error = found.err().expect("localhost is not public").to_string();
-        assert!(error.contains("out on the internet"), "{error}");
     }
 }
