@@ -30,7 +30,7 @@ use tracing::warn;
 
 use self::hands::{Hands, NotDone};
 use self::lookups::Lookups;
-use self::room::{Bounds, Full};
+use self::room::{Bounds, Full, Room};
 use crate::config::OutboundConfig;
 
 /// The longest address.
@@ -44,6 +44,12 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 const IN_FILE_SYSTEMS: Bounds =
     Bounds { in_all: 64, in_place: 4, wait_max: Duration::from_secs(1) };
 
+/// The most requests at once, and how many there may be for each host among these. Every one is a
+/// connection. Whoever waits for longer than a connection may take is told what it waits for.
+const REQUESTS_MAX: usize = 1024;
+const HOSTS_TO_FILL_IT: usize = 4;
+const REQUEST_WAIT_MAX: Duration = Duration::from_secs(10);
+
 /// How long the directory of sinks may take to say that it is there, and what it means if it does not.
 const CHECK_MAX: Duration = Duration::from_secs(5);
 const NO_ANSWER: &str = "the server's outbound.directory does not answer";
@@ -55,6 +61,8 @@ pub(crate) struct RealCarrier {
     /// What all directories of sinks are in; none if there are to be no such sinks.
     directory: Option<PathBuf>,
     hands: Hands,
+    /// Requests that are under way, by host.
+    requests: Room,
     /// Made when it is first needed: reading the certificates of a system takes a while.
     client: OnceCell<Client>,
 }
@@ -69,8 +77,9 @@ impl RealCarrier {
         }
         let policy = Policy { private_addresses: config.private_addresses };
         let (root_file, directory) = (config.tls_root_file.clone(), config.directory.clone());
-        let (hands, client) = (Hands::new(IN_FILE_SYSTEMS), OnceCell::new());
-        Ok(Self { policy, root_file, directory, hands, client })
+        let hands = Hands::new(IN_FILE_SYSTEMS);
+        let requests = Room::new(requests_within(open_files_max()));
+        Ok(Self { policy, root_file, directory, hands, requests, client: OnceCell::new() })
     }
 
     fn root(&self) -> Result<PathBuf, String> {
@@ -87,6 +96,19 @@ impl RealCarrier {
     }
 }
 
+/// How many files and connections this process may have open.
+fn open_files_max() -> usize {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX))
+}
+
+/// A quarter of what may be open is for requests, so that receivers which hang leave enough for clients
+/// and the store.
+fn requests_within(open_files_max: usize) -> Bounds {
+    let in_all = (open_files_max / 4).clamp(HOSTS_TO_FILL_IT, REQUESTS_MAX);
+    Bounds { in_all, in_place: in_all / HOSTS_TO_FILL_IT, wait_max: REQUEST_WAIT_MAX }
+}
+
 fn no_hands(why: &NotDone) -> String {
     let what = match why {
         NotDone::Full(Full::There) => "the directory",
@@ -94,6 +116,14 @@ fn no_hands(why: &NotDone) -> String {
         NotDone::Interrupted => return "writing was interrupted".to_owned(),
     };
     format!("{what} does not answer: earlier writes to it are still under way")
+}
+
+fn no_room(full: &Full) -> String {
+    match full {
+        Full::There => "earlier requests to this host are still under way",
+        Full::Everywhere => "too many requests of the server are under way",
+    }
+    .to_owned()
 }
 
 #[async_trait]
@@ -131,6 +161,8 @@ impl Carrier for RealCarrier {
             warn!("cannot make requests to receivers: {error:#}");
             "the server cannot make requests; its log says why".to_owned()
         })?;
+        let host = url.host_str().unwrap_or_default();
+        let _permit = self.requests.enter(host).await.map_err(|full| no_room(&full))?;
         let request = match letter.method {
             Method::Post => client.post(url),
             Method::Put => client.put(url),
@@ -271,5 +303,15 @@ mod tests {
         let open = Policy { private_addresses: true };
         assert!(open.check("http://127.0.0.1:9000/").is_ok());
         assert!(open.check("gopher://127.0.0.1/").is_err());
+    }
+
+    #[test]
+    fn requests_leave_most_of_what_may_be_open_to_others() {
+        for (open, in_all, in_place) in
+            [(usize::MAX, 1024, 256), (4096, 1024, 256), (1024, 256, 64), (256, 64, 16), (3, 4, 1)]
+        {
+            let bounds = requests_within(open);
+            assert_eq!((bounds.in_all, bounds.in_place), (in_all, in_place), "{open}");
+        }
     }
 }

@@ -4,9 +4,10 @@ use std::io::{self, IsTerminal as _};
 use std::net::SocketAddr;
 
 use anyhow::Context as _;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tracing::info;
+use tracing::{debug, info};
 
 use crate::config::Config;
 use crate::http::Api;
@@ -20,11 +21,22 @@ pub(super) fn run(
     announce: impl Fn(SocketAddr) + Send,
 ) -> anyhow::Result<()> {
     telemetry::init(&config.log, io::stderr().is_terminal());
+    open_as_many_files_as_allowed();
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(run_until_told_to_stop(config, role, announce))
+}
+
+/// Every connection is an open file. What a process may open at first is often 1024, which is for programs
+/// of old that know no more, and it may take more by itself.
+fn open_as_many_files_as_allowed() {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    match setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        Ok(()) => debug!(?maximum, before = ?current, "the limit of open files is raised"),
+        Err(problem) => debug!(?current, "the limit of open files stays as it is: {problem}"),
+    }
 }
 
 async fn run_until_told_to_stop(

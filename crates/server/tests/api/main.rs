@@ -17,6 +17,7 @@ mod idempotency;
 mod issuances;
 mod issuing;
 mod keys;
+mod limits;
 mod openg2p;
 mod operation;
 mod protocol;
