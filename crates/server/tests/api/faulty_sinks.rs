@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::receiver::Receiver;
 use crate::support::sinks::{address, assign, document, gaps, home, wait_for_state};
-use crate::support::wait_until;
+use crate::support::{Home, wait_until};
 
 #[test]
 fn a_document_whose_sink_was_cut_off_is_sent_again_under_the_same_key() {
@@ -52,4 +52,20 @@ fn a_document_waits_for_a_sink_that_refuses_connections() {
     wait_for_state(client, &id, "COMMITTED");
     assert_eq!(receiver.messages().len(), 1);
     assert!(gaps(client, "order").is_empty());
+}
+
+/// A rate would say nothing about what did not arrive.
+#[test]
+fn a_benchmark_whose_documents_are_lost_has_no_result() {
+    // Nothing can be written there, whoever runs this.
+    let home = Home::embedded()
+        .with("MINTAGE__OUTBOUND__DIRECTORY", "/proc/self")
+        .with("MINTAGE__DOCUMENTS__RETRIES", "0");
+    let lost = home.run(&["bench", "documents", "--documents", "20", "--per-call", "10"]);
+    let message = String::from_utf8_lossy(&lost.stderr);
+    assert!(!lost.status.success() && message.contains("could not be delivered"), "{lost:?}");
+    assert!(lost.stdout.is_empty(), "{lost:?}");
+    let home = home.without("MINTAGE__OUTBOUND__DIRECTORY");
+    let printed = home.ok(&["bench", "documents", "--documents", "20", "--per-call", "10"]);
+    assert!(printed.contains("assign_many") && printed.contains("deliver_many"), "{printed}");
 }

@@ -65,8 +65,12 @@ enum SinkKind {
 pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     runtime.context("cannot start the runtime")?.block_on(async {
+        // Kept until the end: where many files were just deleted, some file systems take long to make new
+        // ones, and that would be measured.
+        let mut places = Vec::new();
         for per_call in &args.per_call {
-            measure(args, *per_call as usize).await?;
+            places.push(args.store.place()?);
+            measure(args, *per_call as usize, &places[places.len() - 1]).await?;
         }
         anyhow::Ok(())
     })?;
@@ -74,11 +78,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
 }
 
 /// Everything assigned, then everything delivered, each as documents a second.
-async fn measure(args: &Args, per_call: usize) -> anyhow::Result<()> {
+async fn measure(args: &Args, per_call: usize, place: &Place) -> anyhow::Result<()> {
     let (documents, connections) = (args.documents as usize, usize::from(args.connections));
-    let place = args.store.place()?;
     let sink = Sink::start().await?;
-    let server = start(args, &place)?;
+    let server = start(args, place)?;
     let api = Api { agent: ureq::agent(), server: format!("http://{}", server.address) };
     api.call("PUT", "/api/v1/sinks/bench", Some(&sink.settings(args.sink)))?;
     let baseline = Server::baseline()?;
@@ -89,10 +92,13 @@ async fn measure(args: &Args, per_call: usize) -> anyhow::Result<()> {
     let (requests, calls) = ([request(per_call)].into(), documents.div_ceil(per_call));
     let started = Instant::now();
     let ours = load::run_count(server.address, &requests, connections, calls).await?;
-    while api.pending()? {
+    while api.any("PENDING")? {
         tokio::time::sleep(LOOK_EVERY).await;
     }
     let seconds = started.elapsed().as_secs_f64();
+    // What is not pending any more has arrived, or was given up.
+    let all = api.any("COMMITTED")? && !api.any("DEAD_LETTER")?;
+    anyhow::ensure!(all, "some documents could not be delivered; standard error says why");
     let arrived = sink.arrived.load(Ordering::Relaxed);
     let expected = if args.sink == SinkKind::Http { calls * per_call } else { 0 };
     anyhow::ensure!(arrived >= expected, "{arrived} of {expected} documents have arrived");
@@ -207,11 +213,12 @@ impl Api {
         Ok(serde_json::from_str(&response.body_mut().read_to_string()?)?)
     }
 
-    /// Whether some documents have not arrived.
-    fn pending(&self) -> anyhow::Result<bool> {
-        let path = "/api/v1/documents?type=invoice&state=PENDING&limit=1";
-        let page = self.call("GET", path, None)?;
-        Ok(page["documents"].as_array().is_none_or(|documents| !documents.is_empty()))
+    /// Whether some documents are in a state.
+    fn any(&self, state: &str) -> anyhow::Result<bool> {
+        let path = format!("/api/v1/documents?type=invoice&state={state}&limit=1");
+        let page = self.call("GET", &path, None)?;
+        let documents = page["documents"].as_array().context("a list of documents")?;
+        Ok(!documents.is_empty())
     }
 
     /// How long the latest documents took from the assignment to the delivery, in order.
