@@ -13,7 +13,7 @@ use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
 use crate::database::Repeat;
-use crate::error::corrupt;
+use crate::error::{self, corrupt};
 use crate::gaps::{COLUMNS, read_gap};
 use crate::session::Param;
 use crate::spans::{SpanColumns, read_serial, read_serials, read_span, write_serial};
@@ -112,7 +112,8 @@ impl CounterStore for PostgresStore {
                 .query(Repeat::Always, "SELECT hand_over_serials($1, $2, $3, $4, $5, $6)", &params)
                 .await
         }))
-        .await?;
+        .await
+        .map_err(error::heard_of)?;
         Ok(())
     }
 
@@ -153,7 +154,8 @@ impl CounterStore for PostgresStore {
                 )
                 .await
         }))
-        .await?;
+        .await
+        .map_err(error::heard_of)?;
         rows.iter().flatten().map(read_gap).collect()
     }
 

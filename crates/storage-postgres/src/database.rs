@@ -193,13 +193,16 @@ impl Database {
         params: &[Param<'_>],
     ) -> Result<Vec<Row>> {
         self.within(self.limits.step, async {
-            let mut tries = 0;
+            let (mut tries, mut in_doubt) = (0, false);
             loop {
                 let failed = match self.attempt(keep, sql, params).await {
                     Ok(rows) => return Ok(rows),
                     Err(failed) => failed,
                 };
-                self.may_go_on(failed, repeat, &mut tries)?;
+                in_doubt |= failed.failure() == Failure::Connection;
+                let goes_on = self.may_go_on(failed, repeat, &mut tries);
+                // A try before may have been done.
+                if in_doubt { goes_on.map_err(error::heard_of) } else { goes_on }?;
                 tokio::time::sleep(RETRY_PAUSE).await;
             }
         })

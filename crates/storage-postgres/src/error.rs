@@ -240,7 +240,7 @@ pub(crate) fn describe(error: &tokio_postgres::Error) -> String {
     }
 }
 
-/// What it means that there is no connection to be had.
+/// What it means that there is no connection to be had: the caller may count on it that nothing was done.
 pub(crate) fn from_pool(error: &PoolError) -> StoreError {
     StoreError::NoConnection(pool_trouble(error))
 }
@@ -257,6 +257,15 @@ pub(crate) fn pool_trouble(error: &PoolError) -> String {
         }
         PoolError::Closed => "it was closed".to_owned(),
         PoolError::NoRuntimeSpecified | PoolError::PostCreateHook(_) => error.to_string(),
+    }
+}
+
+/// An error of a step of which a part may have been done before. That there is no connection then does not
+/// mean that the store has never heard of the step.
+pub(crate) fn heard_of(error: StoreError) -> StoreError {
+    match error {
+        StoreError::NoConnection(what) => StoreError::Unavailable(what),
+        other => other,
     }
 }
 

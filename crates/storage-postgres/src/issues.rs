@@ -13,6 +13,7 @@ use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
 use crate::database::{Database, Repeat};
+use crate::error;
 use crate::spans::{SpanColumns, write_serial};
 use crate::time::Time;
 
@@ -121,7 +122,8 @@ impl IssueStore for PostgresStore {
                 .values()
                 .map(|groups| async { record(self.shard(groups[0].span.type_id)?, groups).await }),
         )
-        .await?;
+        .await
+        .map_err(error::heard_of)?;
         Ok(())
     }
 

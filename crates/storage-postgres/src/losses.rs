@@ -122,7 +122,8 @@ impl PostgresStore {
         let detected = Time::new(now);
         let gaps =
             try_join_all(self.databases.iter().map(|shard| close_on(shard, &lost, detected)))
-                .await?;
+                .await
+                .map_err(error::heard_of)?;
         if gone.is_empty() {
             session.roll_back().await.map_err(failed)?;
         } else {

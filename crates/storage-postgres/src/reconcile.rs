@@ -6,7 +6,7 @@ use tokio_postgres::types::Type;
 use crate::PostgresStore;
 use crate::counters::write_count;
 use crate::database::Repeat;
-use crate::error::corrupt;
+use crate::error::{self, corrupt};
 use crate::spans::read_serial;
 use crate::time::Time;
 
@@ -33,13 +33,15 @@ impl PostgresStore {
                     LOOK,
                     &[(&type_id.0, Type::INT8), (&most, Type::INT8), (&now, Type::TIMESTAMPTZ)],
                 )
-                .await?;
+                .await
+                .map_err(error::heard_of)?;
             let row = rows.first().ok_or_else(|| corrupt("a look at serials came to nothing"))?;
             reconciled.serials += read_serial(row.get("looked_at"))?;
             reconciled.done = row.get("is_done");
             let new_gaps: Vec<i64> = row.get("new_gaps");
             if !new_gaps.is_empty() {
-                reconciled.found.extend(Self::gaps_numbered(shard, &new_gaps).await?);
+                let found = Self::gaps_numbered(shard, &new_gaps).await;
+                reconciled.found.extend(found.map_err(error::heard_of)?);
             }
             if reconciled.done || reconciled.serials >= serials_max {
                 return Ok(reconciled);

@@ -11,7 +11,7 @@ use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
 use crate::database::Repeat;
-use crate::error::corrupt;
+use crate::error::{self, corrupt};
 use crate::time::Time;
 
 const LIST: &str = "
@@ -78,10 +78,11 @@ impl TypeStore for PostgresStore {
                     (&Time::new(now), Type::TIMESTAMPTZ),
                 ],
             )
-            .await?;
+            .await
+            .map_err(error::heard_of)?;
         let created = read_type(rows.first().ok_or(StoreError::Exists("type"))?)?;
         // Whoever removed the tenant meanwhile did not see the type. The tenant comes back.
-        self.place_tenant(tenant, now).await?;
+        self.place_tenant(tenant, now).await.map_err(error::heard_of)?;
         Ok(created)
     }
 

@@ -136,6 +136,32 @@ async fn a_server_that_does_not_answer_is_unavailable_in_time() {
     store.check().await.unwrap();
 }
 
+/// A server that dies at a statement may have done it; one that is not there has heard of nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_what_was_never_sent_is_without_a_connection() {
+    let _alone = ONE_AT_A_TIME.lock().await;
+    let databases = Databases::create(1).await;
+    let store = PostgresStore::open(databases.settings()).await.unwrap();
+    let id = new_type(&store).await;
+    store.draw(order(id)).await.unwrap();
+    let (client, other) = (databases.connect().await, databases.connect().await);
+    other.batch_execute("BEGIN; LOCK TABLE counters").await.unwrap();
+    let drawing = tokio::spawn({
+        let store = Arc::clone(&store);
+        async move { store.draw(order(id)).await }
+    });
+    let waiting = "SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND wait_event_type = 'Lock'";
+    while client.query_one(waiting, &[]).await.unwrap().get::<_, i64>(0) == 0 {}
+    tokio::task::spawn_blocking(|| Servers::shared().tell("kill", "postgres")).await.unwrap();
+    let in_doubt = drawing.await.unwrap();
+    let never_sent = store.draw(order(id)).await;
+    tokio::task::spawn_blocking(|| Servers::shared().tell("restart", "postgres")).await.unwrap();
+    assert!(matches!(in_doubt, Err(StoreError::Unavailable(_))), "{in_doubt:?}");
+    assert!(matches!(never_sent, Err(StoreError::NoConnection(_))), "{never_sent:?}");
+    recover(&store, id).await;
+}
+
 /// The server stands still when a claim reaches it, and takes it when nobody waits for it any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_claim_whose_answer_got_lost_comes_back() {

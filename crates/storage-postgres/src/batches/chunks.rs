@@ -11,7 +11,7 @@ use super::rows::read_chunk;
 use crate::PostgresStore;
 use crate::counters::write_count;
 use crate::database::{Database, Repeat};
-use crate::error::corrupt;
+use crate::error::{self, corrupt};
 use crate::session::Param;
 use crate::spans::read_serial;
 use crate::time::Time;
@@ -107,7 +107,7 @@ impl PostgresStore {
     pub(super) async fn release_lost(&self, instance: &str) -> Result<u64> {
         let shards = self.databases.iter().map(|shard| self.release_lost_on(shard, instance));
         // All of them, whatever becomes of the others.
-        join_all(shards).await.into_iter().sum()
+        join_all(shards).await.into_iter().sum::<Result<u64>>().map_err(error::heard_of)
     }
 
     async fn release_lost_on(&self, shard: &Database, instance: &str) -> Result<u64> {

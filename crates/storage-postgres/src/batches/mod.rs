@@ -151,7 +151,8 @@ impl BatchStore for PostgresStore {
         let mut settled = 0;
         for of_shard in chunks.chunk_by(|(one, _), (other, _)| one.shard() == other.shard()) {
             let Some(shard) = self.shard_of_batch(of_shard[0].0) else { continue };
-            settled += chunks::settle(shard, of_shard, verdict, now).await?;
+            let more = chunks::settle(shard, of_shard, verdict, now).await;
+            settled += more.map_err(error::heard_of)?;
         }
         Ok(settled)
     }

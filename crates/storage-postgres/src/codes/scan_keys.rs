@@ -68,7 +68,8 @@ impl PostgresStore {
         let shards =
             self.databases.iter().map(|shard| shard.query(Repeat::Always, FORGET, &params));
         let forgotten = join_all(shards).await.into_iter();
-        forgotten.map(|rows| Ok(rows?.len() as u64)).sum()
+        let forgotten = forgotten.map(|rows| Ok(rows?.len() as u64)).sum::<Result<u64>>();
+        forgotten.map_err(error::heard_of)
     }
 }
 

@@ -11,7 +11,7 @@ use tokio_postgres::types::Type;
 use super::columns::pack_one;
 use crate::PostgresStore;
 use crate::database::{Database, Repeat};
-use crate::error::corrupt;
+use crate::error::{self, corrupt};
 use crate::outbox::{read_delivery, records_sql, write_limit};
 use crate::session::Param;
 use crate::spans::{read_serial, write_serial};
@@ -172,7 +172,8 @@ impl PostgresStore {
             "done" => {
                 let number = row.get::<_, Option<i64>>("figure").unwrap_or_default();
                 let delivery = DeliveryId::new(number, place_of(id).shard());
-                Ok(Confirmed::Done(confirmed(shard, delivery, document).await?))
+                let delivery = confirmed(shard, delivery, document).await;
+                Ok(Confirmed::Done(delivery.map_err(error::heard_of)?))
             }
             "conflict" => Ok(Confirmed::Conflict { id: other().to_owned() }),
             "not_held" => Ok(Confirmed::NotHeld(read_state(other())?)),
@@ -190,14 +191,15 @@ impl PostgresStore {
         let params: [Param<'_>; 2] =
             [(&place_of(id).number(), Type::INT8), (&now, Type::TIMESTAMPTZ)];
         shard.query(Repeat::Always, "SELECT release_reservation($1, $2)", &params).await?;
-        self.held(id).await
+        self.held(id).await.map_err(error::heard_of)
     }
 
     /// All shards are asked, whatever becomes of the others. After an error what was found elsewhere is
     /// on record, and only not told.
     pub(super) async fn expire(&self, now: Time, limit: usize) -> Result<Vec<Span>> {
         let shards = self.databases.iter().map(|shard| expire_on(shard, now, limit));
-        let spans: Vec<Vec<Span>> = join_all(shards).await.into_iter().collect::<Result<_>>()?;
+        let spans = join_all(shards).await.into_iter().collect::<Result<Vec<Vec<Span>>>>();
+        let spans = spans.map_err(error::heard_of)?;
         Ok(spans.into_iter().flatten().collect())
     }
 }

@@ -8,6 +8,7 @@ use tokio_postgres::types::Type;
 use super::rows::{read_delivery, write_limit};
 use crate::PostgresStore;
 use crate::database::{Database, Repeat};
+use crate::error;
 use crate::session::Param;
 use crate::time::Time;
 
@@ -92,7 +93,7 @@ pub(super) async fn claim(
         (&in_order, Type::BOOL_ARRAY),
         (&bytes_max, Type::INT8),
     ];
-    let rows = shard.query(Repeat::Always, CLAIM, &params).await?;
+    let rows = shard.query(Repeat::Always, CLAIM, &params).await.map_err(error::heard_of)?;
     let number = |row: &Row| PostgresStore::delivery_on(place, row.get("number"));
     rows.iter().map(|row| read_delivery(row, number(row), row.get("body"))).collect()
 }

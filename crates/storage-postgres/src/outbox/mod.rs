@@ -21,6 +21,7 @@ pub(crate) use rows::{read_delivery, read_document, read_record, write_limit};
 
 use crate::PostgresStore;
 use crate::database::Database;
+use crate::error;
 use crate::time::Time;
 
 /// Deliveries that are given up in one transaction.
@@ -147,7 +148,8 @@ impl OutboxStore for PostgresStore {
             ABANDONED_AT_ONCE,
             Time::new(now),
         )
-        .await?
+        .await
+        .map_err(error::heard_of)?
         {
             abandoned += more;
         }
@@ -158,6 +160,6 @@ impl OutboxStore for PostgresStore {
         let before = Time::new(before);
         let shards = self.databases.iter().map(|shard| settle::forget(shard, before, limit));
         // All of them, whatever becomes of the others.
-        join_all(shards).await.into_iter().sum()
+        join_all(shards).await.into_iter().sum::<Result<u64>>().map_err(error::heard_of)
     }
 }

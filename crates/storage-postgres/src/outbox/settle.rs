@@ -10,7 +10,7 @@ use super::consignments;
 use super::rows::{write_limit, write_micros, write_small};
 use crate::PostgresStore;
 use crate::database::{Database, Repeat};
-use crate::error::corrupt;
+use crate::error::{self, corrupt};
 use crate::session::Param;
 use crate::spans::read_serial;
 use crate::time::Time;
@@ -247,8 +247,9 @@ impl PostgresStore {
                 Ok(settled.map(|(number, token)| (DeliveryId::new(number, place), token)).collect())
             })
         });
-        let settled: Vec<Vec<(DeliveryId, i64)>> =
-            join_all(settled).await.into_iter().collect::<Result<_>>()?;
+        let settled = join_all(settled).await.into_iter();
+        let settled = settled.collect::<Result<Vec<Vec<(DeliveryId, i64)>>>>();
+        let settled = settled.map_err(error::heard_of)?;
         let settled: BTreeSet<(DeliveryId, i64)> = settled.into_iter().flatten().collect();
         let mut counted = vec![false; outcomes.len()];
         for (delivery, token, place) in in_order {

@@ -5,6 +5,7 @@ use tokio_postgres::types::Type;
 
 use super::state::PoolTable;
 use crate::database::{Database, Repeat};
+use crate::error;
 use crate::session::Keep;
 use crate::time::Stamp;
 
@@ -61,7 +62,8 @@ pub(super) async fn withdraw(
     let floor = table.floor();
     let mut taken = take(shard, table, floor, count).await?;
     if taken.len() < count && floor > Stamp::MIN && table.may_have_more() {
-        taken.extend(take(shard, table, Stamp::MIN, count - taken.len()).await?);
+        let more = take(shard, table, Stamp::MIN, count - taken.len()).await;
+        taken.extend(more.map_err(error::heard_of)?);
         table.note_look(taken.len() < count);
     }
     if let Some((newest, _)) = taken.iter().max_by_key(|(created, _)| *created) {
