@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use idgen::spec::IdType;
-use storage::{Removal, StoreError};
+use storage::{Removal, StoreError, TenantLimits};
 
 use crate::catalogue::Put;
 use crate::documents::{PutSink, SinkOrder};
@@ -30,15 +30,15 @@ impl Engine {
         to_the_end(async move { engine.catalogue.remove_type(&tenant, &name).await }).await
     }
 
-    /// Makes a tenant or changes its limit.
+    /// Makes a tenant or changes its limits.
     pub async fn put_tenant(
         self: &Arc<Self>,
         name: String,
-        rate: Option<u32>,
+        limits: TenantLimits,
     ) -> Result<Put, AdminError> {
         let engine = Arc::clone(self);
         to_the_end(async move {
-            let put = engine.catalogue.put_tenant(&name, rate).await?;
+            let put = engine.catalogue.put_tenant(&name, limits).await?;
             engine.keys.set_tenant_rates(&engine.catalogue.tenants());
             Ok(put)
         })

@@ -8,7 +8,9 @@ use arc_swap::ArcSwap;
 use idgen::format::Format;
 use idgen::key::TypeKey;
 use idgen::spec::{IdType, Kind};
-use storage::{Change, Removal, Store, StoreError, StoredType, Tenant, TypeId, TypeState};
+use storage::{
+    Change, Removal, Store, StoreError, StoredType, Tenant, TenantLimits, TypeId, TypeState,
+};
 
 use crate::error::{AdminError, IssueError};
 use crate::issuing::{LogWriter, PoolMaker};
@@ -176,7 +178,7 @@ impl Catalogue {
         let stored = self.store.create_type(id_type, &sealed, self.clock.now()).await?;
         let tenant = Tenant {
             name: stored.id_type.tenant().to_owned(),
-            requests_per_second: None,
+            limits: TenantLimits::default(),
             created_at: stored.created_at,
         };
         self.publish(self.live(stored)?);
@@ -272,7 +274,7 @@ impl Catalogue {
     pub(crate) async fn put_tenant(
         &self,
         name: &str,
-        requests_per_second: Option<u32>,
+        limits: TenantLimits,
     ) -> Result<Put, AdminError> {
         idgen::spec::valid_name("tenant", name)?;
         let _one_at_a_time = self.changing.lock().await;
@@ -280,7 +282,7 @@ impl Catalogue {
         let known = self.tenant(name);
         let put = if known.is_some() { Put::Kept } else { Put::Created };
         let created_at = known.map_or_else(|| self.clock.now(), |tenant| tenant.created_at);
-        let tenant = Tenant { name: name.to_owned(), requests_per_second, created_at };
+        let tenant = Tenant { name: name.to_owned(), limits, created_at };
         self.store.put_tenant(&tenant).await?;
         self.lock_tenants().insert(name.to_owned(), tenant);
         Ok(put)

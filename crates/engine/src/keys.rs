@@ -182,7 +182,7 @@ impl Keys {
     pub(crate) fn set_tenant_rates(&self, tenants: &[Tenant]) {
         let before = self.tenant_rates.load();
         let rates = tenants.iter().filter_map(|tenant| {
-            let limit = RateLimit::per_second(tenant.requests_per_second)?;
+            let limit = RateLimit::per_second(tenant.limits.requests_per_second)?;
             // A limit that did not change keeps its count.
             let kept = before.get(&tenant.name).filter(|kept| kept.is_same_as(&limit)).cloned();
             Some((tenant.name.clone(), kept.unwrap_or_else(|| Arc::new(limit))))

@@ -76,7 +76,7 @@ pub(crate) async fn start(config: &Config, role: Role) -> anyhow::Result<(Arc<En
     };
     let engine = Arc::new(Engine::start(parts, engine_settings(config)).await?);
     for tenant in &config.tenants {
-        engine.put_tenant(tenant.name.clone(), tenant.requests_per_second).await?;
+        engine.put_tenant(tenant.name.clone(), tenant.limits()).await?;
     }
     for id_type in &config.id_types {
         engine.put_type(id_type.clone()).await.with_context(|| {

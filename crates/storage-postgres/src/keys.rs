@@ -9,7 +9,7 @@ use tokio_postgres::types::Type;
 use crate::PostgresStore;
 use crate::database::Repeat;
 use crate::error::corrupt;
-use crate::tenants::read_rate;
+use crate::tenants::read_limit;
 use crate::time::Time;
 
 const LIST: &str = "
@@ -64,7 +64,7 @@ fn read_row(row: &Row) -> Result<ApiKey> {
         name: row.get("name"),
         tenant: row.get("tenant"),
         scopes: read_scopes(row.get("scopes"))?,
-        requests_per_second: read_rate(row.get("requests_per_second"))?,
+        requests_per_second: read_limit(row.get("requests_per_second"))?,
         created_at: row.get::<_, Time>("created_at").0,
         expires_at: time("expires_at"),
     };

@@ -65,6 +65,7 @@ pub(crate) const CATALOGUE: Series = Series {
         migration!("catalogue", "0002_functions", older_may_run: false),
         migration!("catalogue", "0003_receivers_and_deeds", older_may_run: true),
         migration!("catalogue", "0004_last_seen", older_may_run: true),
+        migration!("catalogue", "0005_tenant_limits", older_may_run: true),
     ],
 };
 

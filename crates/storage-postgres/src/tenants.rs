@@ -1,10 +1,11 @@
 //! Tenants. They are in the catalogue, which also says on which shard their rows are.
 
 use jiff::Timestamp;
-use storage::{Result, StoreError, Tenant, TypeId};
+use storage::{Result, StoreError, Tenant, TenantLimits, TypeId};
 use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
+use crate::counters::write_count;
 use crate::database::{Database, Repeat};
 use crate::error::{self, corrupt};
 use crate::session::Keep;
@@ -12,8 +13,10 @@ use crate::time::Time;
 
 const PUT: &str = "
     WITH put AS (
-        INSERT INTO tenants (name, requests_per_second, created_at) VALUES ($1, $2, $3)
-        ON CONFLICT (name) DO UPDATE SET requests_per_second = excluded.requests_per_second
+        INSERT INTO tenants (name, requests_per_second, active_batches_max, codes_max, created_at)
+        VALUES ($1, $2, $3, $4, $5)
+        ON CONFLICT (name) DO UPDATE SET requests_per_second = excluded.requests_per_second,
+            active_batches_max = excluded.active_batches_max, codes_max = excluded.codes_max
     )
     UPDATE meta SET version = version + 1";
 
@@ -23,7 +26,8 @@ impl PostgresStore {
             .catalogue()
             .query(
                 Repeat::Always,
-                "SELECT name, requests_per_second, created_at FROM tenants ORDER BY name",
+                "SELECT name, requests_per_second, active_batches_max, codes_max, created_at
+                 FROM tenants ORDER BY name",
                 &[],
             )
             .await?;
@@ -31,7 +35,11 @@ impl PostgresStore {
             .map(|row| {
                 Ok(Tenant {
                     name: row.get("name"),
-                    requests_per_second: read_rate(row.get("requests_per_second"))?,
+                    limits: TenantLimits {
+                        requests_per_second: read_limit(row.get("requests_per_second"))?,
+                        active_batches_max: read_limit(row.get("active_batches_max"))?,
+                        codes_max: read_limit(row.get("codes_max"))?,
+                    },
                     created_at: row.get::<_, Time>("created_at").0,
                 })
             })
@@ -45,7 +53,9 @@ impl PostgresStore {
                 PUT,
                 &[
                     (&tenant.name, Type::TEXT),
-                    (&tenant.requests_per_second.map(i64::from), Type::INT8),
+                    (&tenant.limits.requests_per_second.map(i64::from), Type::INT8),
+                    (&tenant.limits.active_batches_max.map(i64::from), Type::INT8),
+                    (&tenant.limits.codes_max.map(write_count), Type::INT8),
                     (&Time::new(tenant.created_at), Type::TIMESTAMPTZ),
                 ],
             )
@@ -153,8 +163,6 @@ impl PostgresStore {
 }
 
 /// A rate as the traits have it. Columns hold it as a signed number of twice the size.
-pub(crate) fn read_rate(rate: Option<i64>) -> Result<Option<u32>> {
-    rate.map(u32::try_from)
-        .transpose()
-        .map_err(|_| corrupt("a number of requests per second makes no sense"))
+pub(crate) fn read_limit<T: TryFrom<i64>>(limit: Option<i64>) -> Result<Option<T>> {
+    limit.map(T::try_from).transpose().map_err(|_| corrupt("a limit makes no sense"))
 }

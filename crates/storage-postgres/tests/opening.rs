@@ -5,7 +5,7 @@ mod support;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use storage::{Store, Tenant, TypeStore};
+use storage::{Store, Tenant, TenantLimits, TypeStore};
 use storage_postgres::{OpenError, PostgresSettings, PostgresStore, ShardSettings};
 use support::{Databases, Servers, connect, with_database};
 
@@ -31,7 +31,7 @@ async fn ten_instances_start_together_on_empty_databases() {
         store.check().await.unwrap();
         let name = format!("tenant-{number}");
         store
-            .put_tenant(&Tenant { name, requests_per_second: None, created_at: now })
+            .put_tenant(&Tenant { name, limits: TenantLimits::default(), created_at: now })
             .await
             .unwrap();
     }

@@ -5,7 +5,8 @@ use idgen::spec::IdType;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use storage::{
-    Change, Removal, Result, StoreError, StoredType, Tenant, TypeId, TypeState, TypeStore,
+    Change, Removal, Result, StoreError, StoredType, Tenant, TenantLimits, TypeId, TypeState,
+    TypeStore,
 };
 
 use crate::error::{StepResult, corrupt};
@@ -37,7 +38,11 @@ fn read_type(row: &Row<'_>) -> StepResult<StoredType> {
 fn read_tenant(row: &Row<'_>) -> rusqlite::Result<Tenant> {
     Ok(Tenant {
         name: row.get("name")?,
-        requests_per_second: row.get("requests_per_second")?,
+        limits: TenantLimits {
+            requests_per_second: row.get("requests_per_second")?,
+            active_batches_max: row.get("active_batches_max")?,
+            codes_max: row.get("codes_max")?,
+        },
         created_at: row.get::<_, Millis>("created_at")?.0,
     })
 }
@@ -219,9 +224,7 @@ impl TypeStore for SqliteStore {
         self.readers
             .run(|connection| {
                 let tenants = connection
-                    .prepare_cached(
-                        "SELECT name, requests_per_second, created_at FROM tenants ORDER BY name",
-                    )?
+                    .prepare_cached("SELECT * FROM tenants ORDER BY name")?
                     .query_map([], read_tenant)?
                     .collect::<rusqlite::Result<_>>()?;
                 Ok(tenants)
@@ -235,14 +238,19 @@ impl TypeStore for SqliteStore {
             .run(move |connection| {
                 connection
                     .prepare_cached(
-                        "INSERT INTO tenants (name, requests_per_second, created_at)
-                         VALUES (?1, ?2, ?3)
+                        "INSERT INTO tenants (name, requests_per_second, active_batches_max,
+                                              codes_max, created_at)
+                         VALUES (?1, ?2, ?3, ?4, ?5)
                          ON CONFLICT DO UPDATE
-                         SET requests_per_second = excluded.requests_per_second",
+                         SET requests_per_second = excluded.requests_per_second,
+                             active_batches_max = excluded.active_batches_max,
+                             codes_max = excluded.codes_max",
                     )?
                     .execute(params![
                         tenant.name,
-                        tenant.requests_per_second,
+                        tenant.limits.requests_per_second,
+                        tenant.limits.active_batches_max,
+                        tenant.limits.codes_max,
                         Millis(tenant.created_at)
                     ])?;
                 bump_catalogue(connection)

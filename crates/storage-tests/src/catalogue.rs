@@ -1,6 +1,6 @@
 //! The store as a whole.
 
-use storage::{NewApiKey, Next, ReceiverId, Scope, Store, Tenant};
+use storage::{NewApiKey, Next, ReceiverId, Scope, Store, Tenant, TenantLimits};
 
 use crate::Fixture;
 use crate::outbox_support::{Outbox, webhook};
@@ -57,7 +57,8 @@ pub async fn the_version_grows_with_every_change(fixture: &dyn Fixture) {
     change(&*store, id, &sequence("acme", "order"), b"sealed", false).await.unwrap();
     watch.expect(true, "revive a type").await;
     for requests_per_second in [None, Some(5)] {
-        let tenant = Tenant { name: "b".to_owned(), requests_per_second, created_at: at(0) };
+        let limits = TenantLimits { requests_per_second, ..TenantLimits::default() };
+        let tenant = Tenant { name: "b".to_owned(), limits, created_at: at(0) };
         store.put_tenant(&tenant).await.unwrap();
         watch.expect(true, "put a tenant").await;
     }

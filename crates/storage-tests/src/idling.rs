@@ -5,7 +5,7 @@ use std::time::Duration;
 use storage::{BatchState, Chunk, Verdict};
 
 use crate::Fixture;
-use crate::batch_support::{CHUNK, claimed, kill, make, now_is, settle, stored};
+use crate::batch_support::{CHUNK, claimed, kill, now_is, settle, stored};
 use crate::support::{at, crash, new_sequence, open};
 
 pub async fn a_batch_is_idle_while_only_dead_letters_are_left(fixture: &dyn Fixture) {

@@ -1,12 +1,18 @@
 //! Tenants.
 
-use storage::{StoreError, Tenant};
+use storage::{StoreError, Tenant, TenantLimits};
 
 use crate::Fixture;
 use crate::support::{at, draw, new_sequence, open, reopen};
 
-fn tenant(name: &str, requests_per_second: Option<u32>, seconds: i64) -> Tenant {
-    Tenant { name: name.to_owned(), requests_per_second, created_at: at(seconds) }
+/// With a number for all limits, or none.
+fn tenant(name: &str, limit: Option<u32>, seconds: i64) -> Tenant {
+    let limits = TenantLimits {
+        requests_per_second: limit,
+        active_batches_max: limit.map(|limit| limit - 1),
+        codes_max: limit.map(|limit| u64::from(limit) << 31),
+    };
+    Tenant { name: name.to_owned(), limits, created_at: at(seconds) }
 }
 
 pub async fn a_tenant_is_made_and_changed(fixture: &dyn Fixture) {

@@ -49,7 +49,7 @@ pub use pools::{
 };
 pub use readings::Reading;
 pub use receivers::{NewReceiver, Purpose, Receiver, ReceiverId, ReceiverStore};
-pub use types::{Change, Removal, StoredType, Tenant, TypeId, TypeState, TypeStore};
+pub use types::{Change, Removal, StoredType, Tenant, TenantLimits, TypeId, TypeState, TypeStore};
 
 /// Everything that the service needs to remember.
 #[async_trait::async_trait]

@@ -64,10 +64,21 @@ pub enum Removal {
 pub struct Tenant {
     /// Its name.
     pub name: String,
-    /// Requests per second that its keys may make together; none is no limit.
-    pub requests_per_second: Option<u32>,
+    /// How much it may do.
+    pub limits: TenantLimits,
     /// When it was made.
     pub created_at: Timestamp,
+}
+
+/// How much a tenant may do.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TenantLimits {
+    /// Requests per second that its keys may make together; none is no limit.
+    pub requests_per_second: Option<u32>,
+    /// Batches that may be under way at once; none is what holds for everybody.
+    pub active_batches_max: Option<u32>,
+    /// Codes that it may order in all, below 2^63; none is what holds for everybody.
+    pub codes_max: Option<u64>,
 }
 
 /// Remembers ID types and tenants.

@@ -66,6 +66,10 @@ impl Batches {
         if !(1..=settings.count_max).contains(&count) {
             return Err(BatchError::Count { count, max: settings.count_max });
         }
+        let limits = self.catalogue.tenant(request.tenant).map(|tenant| tenant.limits);
+        let limits = limits.unwrap_or_default();
+        let active_max = limits.active_batches_max.map_or(settings.active_max, u64::from);
+        let codes_max = limits.codes_max.unwrap_or(settings.codes_max);
         let space = format.serials();
         let end = if spec.allow_dense { space } else { space.min(guessable(format)) };
         let order = BatchOrder {
@@ -80,8 +84,8 @@ impl Batches {
             notify: request.notify.as_ref().map(|names| serde_json::json!(names).to_string()),
             key_id: request.key_id,
             order_key: request.order_key.clone(),
-            active_max: settings.active_max,
-            codes_max: settings.codes_max,
+            active_max,
+            codes_max,
             now: self.clock.now(),
         };
         let ordered = self.store.order_batch(&order).await.map_err(|error| match error {
@@ -108,10 +112,10 @@ impl Batches {
                 Err(BatchError::TooDense { count, left, space })
             }
             Ordered::TooManyActive { active } => {
-                Err(BatchError::TooManyActive { active, max: settings.active_max })
+                Err(BatchError::TooManyActive { active, max: active_max })
             }
             Ordered::OverQuota { ordered } => {
-                Err(BatchError::OverQuota { count, ordered, max: settings.codes_max })
+                Err(BatchError::OverQuota { count, ordered, max: codes_max })
             }
         }
     }

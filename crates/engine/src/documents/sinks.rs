@@ -6,7 +6,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use jiff::SignedDuration;
 use serde::{Deserialize, Serialize};
-use storage::{NewReceiver, Purpose};
+use storage::{NewReceiver, Purpose, TenantLimits};
 
 use crate::catalogue::{Catalogue, Put};
 use crate::error::AdminError;
@@ -167,7 +167,7 @@ impl Sinks {
         }
         .map_err(AdminError::Refused)?;
         if self.catalogue.tenant(&tenant).is_none() {
-            self.catalogue.put_tenant(&tenant, None).await?;
+            self.catalogue.put_tenant(&tenant, TenantLimits::default()).await?;
         }
         let _one_at_a_time = self.receivers.change().await;
         self.receivers.reload().await?;

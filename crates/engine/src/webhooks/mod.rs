@@ -9,7 +9,7 @@ use std::time::Duration;
 use idgen::key::TypeKey;
 use jiff::{SignedDuration, Timestamp};
 use serde_json::json;
-use storage::{Delivery, DeliveryId, NewDelivery, NewReceiver, Purpose};
+use storage::{Delivery, DeliveryId, NewDelivery, NewReceiver, Purpose, TenantLimits};
 use tokio::time::{Instant, timeout};
 
 pub(crate) use self::events::EventRouter;
@@ -122,7 +122,7 @@ impl Webhooks {
         idgen::spec::valid_name("name", &name)?;
         self.carrier.check_address(&url).map_err(AdminError::Refused)?;
         if self.catalogue.tenant(&tenant).is_none() {
-            self.catalogue.put_tenant(&tenant, None).await?;
+            self.catalogue.put_tenant(&tenant, TenantLimits::default()).await?;
         }
         let _one_at_a_time = self.receivers.change().await;
         self.receivers.reload().await?;

@@ -33,6 +33,10 @@ pub(crate) fn check_tenants(config: &Config, tree: &Node, findings: &mut Finding
             let message = format!("use 1 to {REQUESTS_PER_SECOND_MAX}, or null for no limit");
             findings.error(&source, &format!("{path}.requests_per_second"), message);
         }
+        if tenant.codes_max.is_some_and(|codes| i64::try_from(codes).is_err()) {
+            let message = format!("use 0 to {}, or null", i64::MAX);
+            findings.error(&source, &format!("{path}.codes_max"), message);
+        }
     }
 }
 

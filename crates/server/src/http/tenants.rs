@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use engine::catalogue::Put;
 use serde::{Deserialize, Serialize};
-use storage::{Scope, Tenant};
+use storage::{Scope, Tenant, TenantLimits};
 use utoipa::ToSchema;
 
 use super::App;
@@ -23,6 +23,10 @@ pub(crate) struct TenantBody {
     name: String,
     /// Requests per second that its keys may make together; null is no limit.
     requests_per_second: Option<u32>,
+    /// Batches that may be under way at once; null is what the server allows everybody.
+    active_batches_max: Option<u32>,
+    /// Codes that it may order in all; null is what the server allows everybody.
+    codes_max: Option<u64>,
     /// When it was made.
     #[schema(value_type = String, format = DateTime)]
     created_at: jiff::Timestamp,
@@ -30,8 +34,9 @@ pub(crate) struct TenantBody {
 
 impl From<Tenant> for TenantBody {
     fn from(tenant: Tenant) -> Self {
-        let Tenant { name, requests_per_second, created_at } = tenant;
-        Self { name, requests_per_second, created_at }
+        let Tenant { name, limits, created_at } = tenant;
+        let TenantLimits { requests_per_second, active_batches_max, codes_max } = limits;
+        Self { name, requests_per_second, active_batches_max, codes_max, created_at }
     }
 }
 
@@ -51,6 +56,28 @@ pub(crate) struct TenantSettings {
     /// Requests per second that its keys may make together; no limit where it is left out.
     #[serde(default)]
     requests_per_second: Option<u32>,
+    /// Batches that may be under way at once; what the server allows everybody where it is left out.
+    #[serde(default)]
+    active_batches_max: Option<u32>,
+    /// Codes that it may order in all, without those that were cancelled or abandoned; what the server
+    /// allows everybody where it is left out.
+    #[serde(default)]
+    codes_max: Option<u64>,
+}
+
+impl TenantSettings {
+    fn limits(&self) -> Result<TenantLimits, Problem> {
+        let Self { requests_per_second, active_batches_max, codes_max } = *self;
+        if requests_per_second == Some(0) {
+            return Err(Problem::invalid(
+                "requests_per_second: 0 would shut the tenant out; leave it out for no limit.",
+            ));
+        }
+        if codes_max.is_some_and(|codes| i64::try_from(codes).is_err()) {
+            return Err(Problem::invalid(format!("codes_max: use 0 to {}.", i64::MAX)));
+        }
+        Ok(TenantLimits { requests_per_second, active_batches_max, codes_max })
+    }
 }
 
 /// List tenants
@@ -101,13 +128,7 @@ pub(crate) async fn put(
         caller.require_all_tenants()?;
         let settings: TenantSettings =
             if body.is_empty() { TenantSettings::default() } else { read_json(&body)? };
-        if settings.requests_per_second == Some(0) {
-            return Err(Problem::invalid(
-                "requests_per_second: 0 would shut the tenant out; leave it out for no limit.",
-            ));
-        }
-        let status = match app.engine.put_tenant(name.clone(), settings.requests_per_second).await?
-        {
+        let status = match app.engine.put_tenant(name.clone(), settings.limits()?).await? {
             Put::Created => StatusCode::CREATED,
             Put::Kept => StatusCode::OK,
         };

@@ -96,6 +96,32 @@ fn a_derived_batch_of_a_billion_is_complete_at_once() {
 }
 
 #[test]
+fn a_tenant_has_limits_of_its_own() {
+    let home = home()
+        .with("MINTAGE__BATCHES__CODES_PER_TENANT_MAX", "500")
+        .with("MINTAGE__BATCHES__WORKERS", "0");
+    let server = home.start();
+    let client = server.client();
+    let path = "/api/v1/tenants/default";
+    let order = |count| client.post("/api/v1/batches", &json!({"type": "bottle", "count": count}));
+    let limits = json!({"codes_max": 2000, "active_batches_max": 1});
+    let put = client.put(path, &limits).body;
+    assert_eq!((&put["codes_max"], &put["active_batches_max"]), (&json!(2000), &json!(1)));
+    assert!(order(2001).problem(409, "over_quota").contains("2000"));
+    assert_eq!(order(1000).status, 202);
+    assert!(order(1).problem(409, "too_many_batches").contains("may have 1"));
+    client.put(path, &json!({"codes_max": 2000}));
+    assert_eq!(order(1).status, 202);
+    client.put(path, &json!({"codes_max": 0}));
+    order(1).problem(409, "over_quota");
+    client.put(path, &json!({}));
+    assert!(order(1).problem(409, "over_quota").contains("500"), "what holds for everybody");
+    for wrong in [json!({"codes_max": 1_u64 << 63}), json!({"active_batches_max": -1})] {
+        client.put(path, &wrong).problem(422, "invalid_request");
+    }
+}
+
+#[test]
 fn orders_that_cannot_be_filled_are_refused_with_the_numbers() {
     let home = home().with("MINTAGE__BATCHES__CODES_PER_TENANT_MAX", "50000");
     let server = home.start();

@@ -31,6 +31,12 @@ enum What {
         /// Requests per second that its keys may make together; no limit where it is left out
         #[arg(long)]
         requests_per_second: Option<u32>,
+        /// Batches that may be under way at once; as for everybody where it is left out
+        #[arg(long)]
+        active_batches_max: Option<u32>,
+        /// Codes that it may order in all; as for everybody where it is left out
+        #[arg(long)]
+        codes_max: Option<u64>,
     },
     /// Delete a tenant without ID types
     Delete {
@@ -48,11 +54,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode, Failure> {
             if args.server.json {
                 print_json(&Value::Array(tenants))?;
             } else {
-                table::print(&tenants, &["name", "requests_per_second", "created_at"])?;
+                let columns = [
+                    "name",
+                    "requests_per_second",
+                    "active_batches_max",
+                    "codes_max",
+                    "created_at",
+                ];
+                table::print(&tenants, &columns)?;
             }
         }
-        What::Put { name, requests_per_second } => {
-            let settings = json!({"requests_per_second": requests_per_second});
+        What::Put { name, requests_per_second, active_batches_max, codes_max } => {
+            let settings = json!({
+                "requests_per_second": requests_per_second,
+                "active_batches_max": active_batches_max,
+                "codes_max": codes_max,
+            });
             print_json(&client.call(Method::PUT, &path(name), Some(&settings))?)?;
         }
         What::Delete { name } => {

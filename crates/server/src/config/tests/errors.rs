@@ -28,7 +28,10 @@ fn unknown_fields_are_named_with_those_that_exist() {
         (
             "tenants:\n  - name: A\n    limit: 3\n",
             &[],
-            &["my.yaml:3: tenants[0].limit:", "use name or requests_per_second"],
+            &[
+                "my.yaml:3: tenants[0].limit:",
+                "use name, requests_per_second, active_batches_max or codes_max",
+            ],
         ),
         ("tenants: [{}]\n", &[], &["tenants[0]: the field name is missing"]),
         (
