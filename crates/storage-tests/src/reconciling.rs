@@ -41,7 +41,7 @@ async fn with_everything(outbox: &Outbox) -> u64 {
     stored(store, id, 40).await;
     make(store, 1, 5).await;
     let dead = kill(store, 5).await;
-    settle(&*store, (dead.batch, dead.number), Verdict::Abandon, 6).await;
+    settle(store, (dead.batch, dead.number), Verdict::Abandon, 6).await;
     let cancelled = stored(store, id, 15).await;
     store.cancel_batch(cancelled.id, None, at(6)).await.unwrap();
     let start = outbox.draw(100).await.start;
