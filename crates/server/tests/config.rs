@@ -45,8 +45,8 @@ fn check_tells_everything_that_is_wrong() {
     let expected = "\
 mintage: the configuration has 3 errors:
   my.yaml:2: server.lisen: there is no such field; use listen, request_timeout_seconds, \
-header_timeout_seconds, stall_timeout_seconds, body_limit_bytes, connections_max, heartbeat_seconds or \
-shutdown_seconds; did you mean listen?
+header_timeout_seconds, stall_timeout_seconds, body_limit_bytes, bodies_bytes_max, connections_max, \
+heartbeat_seconds or shutdown_seconds; did you mean listen?
   my.yaml:4: issuing.count_max: 0 is outside the limits; use 1 to 1000000
   MINTAGE__LOG__FORMAT: log.format: \"xml\" is not accepted; use auto, text or json
 ";

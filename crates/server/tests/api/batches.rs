@@ -4,6 +4,7 @@ mod cancelling;
 mod events;
 mod files;
 mod ranges;
+mod working;
 
 use std::collections::HashSet;
 use std::io::{BufRead as _, BufReader, Write as _};

@@ -18,6 +18,7 @@ on_every_cluster!(
     instances_share_a_batch_and_one_may_die,
     what_fails_is_a_dead_letter_that_can_be_retried,
     what_fails_can_be_abandoned,
+    thousands_of_dead_letters_are_retried_with_one_request,
 );
 
 fn home(deployment: Deployment) -> Home {
@@ -92,6 +93,23 @@ fn what_fails_is_a_dead_letter_that_can_be_retried(deployment: Deployment) {
     assert_eq!(wait_for(client, &batch, "completed")["made"], 2500);
     assert_eq!(codes(client, &batch, "").len(), 2500);
     assert_eq!(client.get("/api/v1/dead-letters").body["dead_letters"], json!([]));
+}
+
+fn thousands_of_dead_letters_are_retried_with_one_request(deployment: Deployment) {
+    let home = home(deployment)
+        .with("MINTAGE__BATCHES__CHUNK_CODES", "100")
+        .with("MINTAGE__BATCHES__RETRIES", "0");
+    let server = home.start();
+    let client = server.client();
+    let mend = break_table(&home);
+    let batch = order(client, "bottle", 120_000);
+    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    wait_until("every chunk is a dead letter", || client.get(&path).body["dead_letters"] == 1200);
+    home.database().unwrap().sql(&mend);
+    let body = json!({"batch": batch["id"], "reason": "the table is mended"});
+    let retry = client.post("/api/v1/dead-letters/retry", &body);
+    assert_eq!(retry.body, json!({"settled": 1200}), "{retry:?}");
+    assert_eq!(wait_for(client, &batch, "completed")["made"], 120_000);
 }
 
 fn what_fails_can_be_abandoned(deployment: Deployment) {

@@ -1,8 +1,10 @@
 //! Processes that only make codes.
 
 use std::collections::HashSet;
+use std::thread;
 
-use serde_json::json;
+use jiff::Timestamp;
+use serde_json::{Value, json};
 use test_services::Servers;
 
 use crate::support::batches::{codes, order, wait_for};
@@ -15,7 +17,12 @@ id_types:
 
 const CODES: u64 = 600_000;
 
-on_every_cluster!(a_worker_makes_what_servers_take_orders_for_and_may_die, a_worker_has_no_api,);
+on_every_cluster!(
+    a_worker_makes_what_servers_take_orders_for_and_may_die,
+    a_worker_begins_within_a_tenth_of_a_second,
+    whoever_follows_a_batch_sees_past_the_death_of_its_worker,
+    a_worker_has_no_api,
+);
 
 /// Servers here take orders and make nothing.
 fn home(deployment: Deployment) -> Home {
@@ -63,6 +70,42 @@ fn a_worker_makes_what_servers_take_orders_for_and_may_die(deployment: Deploymen
     };
     assert_eq!(made(&client.get("/metrics").text), 0);
     assert!(made(&second.client().get("/metrics").text) > 0);
+    second.stop();
+}
+
+/// The first of several orders may find a machine that is busy with something else.
+fn a_worker_begins_within_a_tenth_of_a_second(deployment: Deployment) {
+    let home = home(deployment);
+    let server = home.start().ready();
+    let _worker = home.start_worker().ready();
+    let client = server.client();
+    let begins_soon = || {
+        let batch = wait_for(client, &order(client, "bottle", 1000), "completed");
+        let time = |name: &str| batch[name].as_str().unwrap().parse::<Timestamp>().unwrap();
+        time("started_at").duration_since(time("created_at")).as_millis() <= 100
+    };
+    assert!((0..5).any(|_| begins_soon()));
+}
+
+fn whoever_follows_a_batch_sees_past_the_death_of_its_worker(deployment: Deployment) {
+    let home = home(deployment);
+    let server = home.start().ready();
+    let first = home.start_worker();
+    let batch = order(server.client(), "bottle", CODES);
+    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    let (events, client) = (format!("{path}/events"), server.new_client());
+    let follower = thread::spawn(move || client.get(&events).text);
+    let made = || server.client().get(&path).body["made"].as_u64().unwrap();
+    wait_until("some codes are made", || made() > 0);
+    first.kill();
+    let second = home.start_worker();
+    let told = follower.join().unwrap();
+    let data = told.lines().filter_map(|line| line.strip_prefix("data: "));
+    let told: Vec<Value> = data.map(|data| serde_json::from_str(data).unwrap()).collect();
+    let made: Vec<u64> = told.iter().map(|told| told["made"].as_u64().unwrap()).collect();
+    assert!(made.is_sorted(), "{made:?}");
+    let last = told.last().unwrap();
+    assert_eq!((&last["state"], &last["made"]), (&json!("completed"), &json!(CODES)), "{last}");
     second.stop();
 }
 
