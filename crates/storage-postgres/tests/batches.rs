@@ -10,7 +10,7 @@ use std::time::Duration;
 use orders::{NOW, new_order, new_type, ordered, terms, worker};
 use storage::{
     Batch, BatchState, BatchStore, CodeKey, CodeStore, DeadFilter, GapFilter, IssueStore, Ledger,
-    OutboxStore, Page, Verdict,
+    OutboxStore, Page, Verdict, always,
 };
 use storage_postgres::{PostgresSettings, PostgresStore};
 use support::Databases;
@@ -34,7 +34,7 @@ async fn work(store: Arc<PostgresStore>, number: u32) {
         if turn.is_multiple_of(3) {
             store.fail_chunk(&chunk, "on purpose", None, NOW).await.unwrap();
         } else {
-            store.finish_chunk(&chunk, NOW).await.unwrap();
+            store.finish_chunk(&chunk, always(NOW)).await.unwrap();
         }
     }
 }

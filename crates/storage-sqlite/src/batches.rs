@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, Row, params};
 use storage::{
     Batch, BatchFilter, BatchId, BatchOrder, BatchState, BatchStore, Chunk, ClaimTerms, DeadChunk,
-    DeadFilter, Ledger, Ordered, Result, TypeId, Verdict, Void, Wake, WorkerName,
+    DeadFilter, Ledger, Now, Ordered, Result, TypeId, Verdict, Void, Wake, WorkerName,
 };
 
 use crate::error::{StepResult, corrupt};
@@ -190,9 +190,9 @@ impl BatchStore for SqliteStore {
         self.writer.run(move |connection| claims::claim(connection, &worker, terms)).await
     }
 
-    async fn finish_chunk(&self, chunk: &Chunk, now: Timestamp) -> Result<bool> {
+    async fn finish_chunk(&self, chunk: &Chunk, now: Now) -> Result<bool> {
         let chunk = chunk.clone();
-        self.writer.run(move |connection| chunks::finish(connection, &chunk, now)).await
+        self.writer.run(move |connection| chunks::finish(connection, &chunk, &now)).await
     }
 
     async fn fail_chunk(

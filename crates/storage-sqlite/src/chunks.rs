@@ -2,7 +2,7 @@
 
 use jiff::Timestamp;
 use rusqlite::{Connection, params};
-use storage::Chunk;
+use storage::{Chunk, Now};
 
 use crate::batches::read_state;
 use crate::error::StepResult;
@@ -82,7 +82,7 @@ fn in_force(connection: &Connection, chunk: &Chunk) -> StepResult<bool> {
 }
 
 /// Writes the rows of a chunk and takes it off what is left to do.
-pub(crate) fn finish(connection: &Connection, chunk: &Chunk, now: Timestamp) -> StepResult<bool> {
+pub(crate) fn finish(connection: &Connection, chunk: &Chunk, now: &Now) -> StepResult<bool> {
     if !in_force(connection, chunk)? {
         return Ok(false);
     }
@@ -92,7 +92,7 @@ pub(crate) fn finish(connection: &Connection, chunk: &Chunk, now: Timestamp) -> 
         .query_one(params![chunk.batch.0, chunk.number], |row| row.get(0))?;
     let made = chunk.serials.end - chunk.serials.start;
     let progress = Progress { made, claimed_at, ..Progress::default() };
-    advance(connection, chunk.batch.0, &progress, now)?;
+    advance(connection, chunk.batch.0, &progress, now())?;
     Ok(true)
 }
 

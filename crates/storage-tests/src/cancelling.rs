@@ -1,6 +1,6 @@
 //! Batches that were stopped.
 
-use storage::{Batch, BatchState, GapReason, Verdict, Void};
+use storage::{Batch, BatchState, GapReason, Verdict, Void, always};
 
 use crate::Fixture;
 use crate::batch_support::{
@@ -31,7 +31,7 @@ pub async fn what_was_not_made_becomes_a_gap(fixture: &dyn Fixture) {
         ..batch
     };
     assert_eq!(cancelled, expected);
-    assert!(!store.finish_chunk(&running, at(16)).await.unwrap());
+    assert!(!store.finish_chunk(&running, always(at(16))).await.unwrap());
     assert!(!store.fail_chunk(&running, "late", Some(at(16)), at(16)).await.unwrap());
     let store = crash(fixture, store).await;
     assert_eq!(now_is(&*store, expected.id).await, expected);

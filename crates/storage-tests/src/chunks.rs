@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use storage::{Batch, BatchOrder, BatchState, Chunk};
+use storage::{Batch, BatchOrder, BatchState, Chunk, always};
 
 use crate::Fixture;
 use crate::batch_support::{
@@ -52,11 +52,11 @@ pub async fn the_last_chunk_completes_its_batch(fixture: &dyn Fixture) {
     let chunks =
         [claimed(&*store, 10).await, claimed(&*store, 10).await, claimed(&*store, 10).await];
     for (number, made) in [(2, 5), (0, 15)] {
-        assert!(store.finish_chunk(&chunks[number], at(11)).await.unwrap());
+        assert!(store.finish_chunk(&chunks[number], always(at(11))).await.unwrap());
         let now = now_is(&*store, batch.id).await;
         assert_eq!((now.state, now.made, now.finished_at), (BatchState::Running, made, None));
     }
-    assert!(store.finish_chunk(&chunks[1], at(12)).await.unwrap());
+    assert!(store.finish_chunk(&chunks[1], always(at(12))).await.unwrap());
     let store = crash(fixture, store).await;
     let complete = Batch {
         state: BatchState::Completed,
@@ -76,9 +76,9 @@ pub async fn finishing_twice_changes_nothing(fixture: &dyn Fixture) {
     let batch = stored(&*store, id, 20).await;
     for _ in 0..2 {
         let chunk = claimed(&*store, 10).await;
-        assert!(store.finish_chunk(&chunk, at(11)).await.unwrap());
+        assert!(store.finish_chunk(&chunk, always(at(11))).await.unwrap());
         let before = now_is(&*store, batch.id).await;
-        assert!(!store.finish_chunk(&chunk, at(12)).await.unwrap());
+        assert!(!store.finish_chunk(&chunk, always(at(12))).await.unwrap());
         assert!(!store.fail_chunk(&chunk, "late", None, at(12)).await.unwrap());
         assert!(!store.fail_chunk(&chunk, "late", Some(at(13)), at(12)).await.unwrap());
         assert_eq!(now_is(&*store, batch.id).await, before);
@@ -97,7 +97,7 @@ pub async fn workers_at_once_make_every_chunk_once(fixture: &dyn Fixture) {
             tokio::spawn(async move {
                 let mut numbers = Vec::new();
                 while let Some(chunk) = claim_as(&*store, (ME, worker), 10).await {
-                    assert!(store.finish_chunk(&chunk, at(11)).await.unwrap());
+                    assert!(store.finish_chunk(&chunk, always(at(11))).await.unwrap());
                     numbers.push(chunk.number);
                 }
                 numbers
@@ -171,13 +171,13 @@ pub async fn a_silent_worker_loses_its_chunk(fixture: &dyn Fixture) {
     assert!(taken.token > lost.token);
     assert_eq!(taken, Chunk { attempt: 2, token: taken.token, ..lost.clone() });
     let before = now_is(&*store, batch.id).await;
-    assert!(!store.finish_chunk(&lost, at(seconds)).await.unwrap());
+    assert!(!store.finish_chunk(&lost, always(at(seconds))).await.unwrap());
     assert!(!store.fail_chunk(&lost, "late", None, at(seconds)).await.unwrap());
     assert!(!store.fail_chunk(&lost, "late", Some(at(1)), at(seconds)).await.unwrap());
     assert_eq!(now_is(&*store, batch.id).await, before);
     assert_eq!(claim(&*store, seconds).await, None);
-    assert!(store.finish_chunk(&taken, at(seconds)).await.unwrap());
-    assert!(!store.finish_chunk(&lost, at(seconds)).await.unwrap());
+    assert!(store.finish_chunk(&taken, always(at(seconds))).await.unwrap());
+    assert!(!store.finish_chunk(&lost, always(at(seconds))).await.unwrap());
     let now = now_is(&*store, batch.id).await;
     assert_eq!((now.state, now.made), (BatchState::Completed, CHUNK));
 }
@@ -188,7 +188,7 @@ pub async fn a_worker_that_nobody_missed_finishes_late(fixture: &dyn Fixture) {
     let id = new_sequence(&*store, "code").await;
     let batch = stored(&*store, id, CHUNK).await;
     let chunk = claimed(&*store, 10).await;
-    assert!(store.finish_chunk(&chunk, at(10 + 2 * SILENT_SECONDS)).await.unwrap());
+    assert!(store.finish_chunk(&chunk, always(at(10 + 2 * SILENT_SECONDS))).await.unwrap());
     assert_eq!(now_is(&*store, batch.id).await.state, BatchState::Completed);
 }
 
@@ -198,7 +198,7 @@ pub async fn a_failed_chunk_waits_for_its_time(fixture: &dyn Fixture) {
     let batch = stored(&*store, id, 2 * CHUNK).await;
     let failed = claimed(&*store, 10).await;
     assert!(store.fail_chunk(&failed, "no room", Some(at(20)), at(11)).await.unwrap());
-    assert!(!store.finish_chunk(&failed, at(12)).await.unwrap(), "that claim is over");
+    assert!(!store.finish_chunk(&failed, always(at(12))).await.unwrap(), "that claim is over");
     assert!(!store.fail_chunk(&failed, "again", None, at(12)).await.unwrap());
     let now = now_is(&*store, batch.id).await;
     assert_eq!((now.state, now.made, now.dead_chunks), (BatchState::Running, 0, 0));

@@ -2,7 +2,7 @@
 
 use storage::{
     Batch, BatchId, BatchOrder, BatchState, ClaimTerms, DeadChunk, DeadFilter, GapReason, Ordered,
-    Store, Verdict,
+    Store, Verdict, always,
 };
 
 use crate::Fixture;
@@ -18,7 +18,7 @@ pub async fn a_chunk_without_another_attempt_is_a_dead_letter(fixture: &dyn Fixt
     let batch = stored(&*store, id, 3 * CHUNK).await;
     make(&*store, 1, 9).await;
     let chunk = kill(&*store, 10).await;
-    assert!(!store.finish_chunk(&chunk, at(11)).await.unwrap());
+    assert!(!store.finish_chunk(&chunk, always(at(11))).await.unwrap());
     let letter = DeadChunk {
         batch: batch.id,
         type_id: id,
@@ -142,12 +142,12 @@ pub async fn a_dead_letter_is_tried_again_with_all_attempts(fixture: &dyn Fixtur
     assert_eq!((now.state, now.dead_chunks), (BatchState::Running, 0));
     assert_eq!(dead(&*store).await, []);
     for old in killed {
-        assert!(!store.finish_chunk(&old, at(13)).await.unwrap());
+        assert!(!store.finish_chunk(&old, always(at(13))).await.unwrap());
         let chunk = claimed(&*store, 13).await;
         assert_eq!((chunk.number, chunk.attempt), (old.number, 1));
         assert!(chunk.token > old.token);
-        assert!(!store.finish_chunk(&old, at(13)).await.unwrap());
-        assert!(store.finish_chunk(&chunk, at(14)).await.unwrap());
+        assert!(!store.finish_chunk(&old, always(at(13))).await.unwrap());
+        assert!(store.finish_chunk(&chunk, always(at(14))).await.unwrap());
     }
     let now = now_is(&*store, batch.id).await;
     assert_eq!((now.state, now.made), (BatchState::Completed, 2 * CHUNK));

@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use storage::{Batch, BatchId, BatchOrder, BatchState, Event, Ledger, Ordered, Store, Verdict};
+use storage::{
+    Batch, BatchId, BatchOrder, BatchState, Event, Ledger, Ordered, Store, Verdict, always,
+};
 
 use crate::Fixture;
 use crate::batch_support::{
@@ -33,8 +35,8 @@ pub async fn a_batch_tells_of_its_last_chunk(fixture: &dyn Fixture) {
     assert!(store.fail_chunk(&failed, "no room", Some(at(12)), at(11)).await.unwrap());
     assert_eq!(told(&*store).await, [], "nothing of note has happened");
     let last = claimed(&*store, 12).await;
-    assert!(store.finish_chunk(&last, at(13)).await.unwrap());
-    assert!(!store.finish_chunk(&last, at(14)).await.unwrap());
+    assert!(store.finish_chunk(&last, always(at(13))).await.unwrap());
+    assert!(!store.finish_chunk(&last, always(at(14))).await.unwrap());
     store.cancel_batch(batch.id, None, at(15)).await.unwrap();
     store.recall_batch(batch.id, "misprint", at(16)).await.unwrap();
     let store = crash(fixture, store).await;
@@ -174,7 +176,7 @@ pub async fn what_happens_at_once_is_told_once(fixture: &dyn Fixture) {
             let store = Arc::clone(&store);
             tokio::spawn(async move {
                 if chunk.batch == completed {
-                    store.finish_chunk(&chunk, at(11)).await.map(drop)
+                    store.finish_chunk(&chunk, always(at(11))).await.map(drop)
                 } else if chunk.batch == failed {
                     store.fail_chunk(&chunk, "on purpose", None, at(11)).await.map(drop)
                 } else {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use storage::{BatchState, Chunk, Verdict};
+use storage::{BatchState, Chunk, Verdict, always};
 
 use crate::Fixture;
 use crate::batch_support::{CHUNK, claimed, kill, now_is, settle, stored};
@@ -16,10 +16,10 @@ pub async fn a_batch_is_idle_while_only_dead_letters_are_left(fixture: &dyn Fixt
     let first = claimed(&*store, 10).await;
     assert!(store.fail_chunk(&first, "on purpose", None, at(20)).await.unwrap());
     let (second, third) = (claimed(&*store, 10).await, claimed(&*store, 10).await);
-    assert!(store.finish_chunk(&second, at(20)).await.unwrap());
+    assert!(store.finish_chunk(&second, always(at(20))).await.unwrap());
     let now = now_is(&*store, batch).await;
     assert_eq!((now.to_make(), now.idle_since, now.idle), (1, None, Duration::ZERO));
-    assert!(store.finish_chunk(&third, at(30)).await.unwrap());
+    assert!(store.finish_chunk(&third, always(at(30))).await.unwrap());
     let store = crash(fixture, store).await;
     let now = now_is(&*store, batch).await;
     assert_eq!((now.to_make(), now.idle_since, now.idle), (0, Some(at(30)), Duration::ZERO));
@@ -43,7 +43,7 @@ pub async fn time_in_which_nobody_works_is_idle(fixture: &dyn Fixture) {
     let id = new_sequence(&*store, "code").await;
     let batch = stored(&*store, id, 5 * CHUNK).await.id;
     let finish = async |chunk: &Chunk, seconds| {
-        assert!(store.finish_chunk(chunk, at(seconds)).await.unwrap());
+        assert!(store.finish_chunk(chunk, always(at(seconds))).await.unwrap());
         now_is(&*store, batch).await.idle.as_secs()
     };
     let first = claimed(&*store, 10).await;

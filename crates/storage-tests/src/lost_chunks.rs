@@ -1,6 +1,6 @@
 //! Chunks that instances which are gone had claimed.
 
-use storage::{BatchState, Chunk, Store};
+use storage::{BatchState, Chunk, Store, always};
 
 use crate::Fixture;
 use crate::batch_support::{
@@ -17,7 +17,7 @@ pub async fn what_an_instance_had_claimed_is_free_without_it(fixture: &dyn Fixtu
     let id = new_sequence(&*store, "code").await;
     let batch = stored(&*store, id, 4 * CHUNK).await;
     let done = claimed_as(&*store, (ME, 0), 10).await;
-    assert!(store.finish_chunk(&done, at(10)).await.unwrap());
+    assert!(store.finish_chunk(&done, always(at(10))).await.unwrap());
     let failed = claimed_as(&*store, (ME, 0), 10).await;
     assert!(store.fail_chunk(&failed, "no room", Some(at(50)), at(10)).await.unwrap());
     let lost = [claimed_as(&*store, (ME, 0), 10).await, claimed_as(&*store, (ME, 1), 10).await];
@@ -27,12 +27,12 @@ pub async fn what_an_instance_had_claimed_is_free_without_it(fixture: &dyn Fixtu
     assert_eq!(store.release_lost_chunks(SUCCESSOR).await.unwrap(), 2);
     assert_eq!(store.release_lost_chunks(SUCCESSOR).await.unwrap(), 0);
     for old in lost {
-        assert!(!store.finish_chunk(&old, at(12)).await.unwrap());
+        assert!(!store.finish_chunk(&old, always(at(12))).await.unwrap());
         let chunk = claimed_as(&*store, (SUCCESSOR, 0), 12).await;
         assert!(chunk.token > old.token);
         assert_eq!(chunk, Chunk { attempt: 2, token: chunk.token, ..old.clone() });
-        assert!(!store.finish_chunk(&old, at(13)).await.unwrap());
-        assert!(store.finish_chunk(&chunk, at(13)).await.unwrap());
+        assert!(!store.finish_chunk(&old, always(at(13))).await.unwrap());
+        assert!(store.finish_chunk(&chunk, always(at(13))).await.unwrap());
     }
     assert_eq!(claim(&*store, 49).await, None, "what has failed waits for its time");
     make(&*store, 1, 50).await;
@@ -48,7 +48,7 @@ pub async fn the_own_claims_of_an_instance_are_not_lost(fixture: &dyn Fixture) {
     let chunks = [claimed_as(&*store, (ME, 0), 10).await, claimed_as(&*store, (ME, 1), 10).await];
     assert_eq!(store.release_lost_chunks(ME).await.unwrap(), 0);
     for chunk in chunks {
-        assert!(store.finish_chunk(&chunk, at(11)).await.unwrap());
+        assert!(store.finish_chunk(&chunk, always(at(11))).await.unwrap());
     }
 }
 
@@ -64,7 +64,7 @@ pub async fn what_another_instance_has_claimed_is_free_only_without_it(fixture: 
     if fixture.many_instances() {
         assert_eq!(released, 1);
         assert_eq!(claimed_as(&*store, (SUCCESSOR, 0), 11).await.number, gone.number);
-        assert!(store.finish_chunk(&living, at(11)).await.unwrap());
+        assert!(store.finish_chunk(&living, always(at(11))).await.unwrap());
     } else {
         assert_eq!(released, 2);
         assert_eq!(claimed_as(&*store, (SUCCESSOR, 0), 11).await.number, living.number);

@@ -1,6 +1,6 @@
 //! Claims whose answer never arrived: whoever asks has nothing under way.
 
-use storage::{BatchState, Chunk, Store};
+use storage::{BatchState, Chunk, Store, always};
 
 use crate::Fixture;
 use crate::batch_support::{
@@ -27,10 +27,10 @@ pub async fn a_worker_that_asks_again_gets_the_same_chunk(fixture: &dyn Fixture)
     let batch = stored(&*store, id, 3 * CHUNK).await;
     let lost = ask(&*store, 10).await;
     let again = ask_again(&*store, &lost, 11).await;
-    assert!(!store.finish_chunk(&lost, at(12)).await.unwrap(), "that claim is over");
+    assert!(!store.finish_chunk(&lost, always(at(12))).await.unwrap(), "that claim is over");
     assert!(!store.fail_chunk(&lost, "late", None, at(12)).await.unwrap());
     assert!(!store.fail_chunk(&lost, "late", Some(at(12)), at(12)).await.unwrap());
-    assert!(store.finish_chunk(&again, at(12)).await.unwrap());
+    assert!(store.finish_chunk(&again, always(at(12))).await.unwrap());
     assert_eq!(ask(&*store, 13).await.number, 1, "what is done does not come back");
     assert_eq!(now_is(&*store, batch.id).await.made, CHUNK);
 }
@@ -48,7 +48,7 @@ pub async fn lost_claims_use_up_no_attempts(fixture: &dyn Fixture) {
     let seconds = 100 + 2 * SILENT_SECONDS;
     chunk = ask_again(&*store, &chunk, seconds).await;
     assert_eq!(claim(&*store, seconds + SILENT_SECONDS - 1).await, None, "it is new again");
-    assert!(store.finish_chunk(&chunk, at(seconds)).await.unwrap());
+    assert!(store.finish_chunk(&chunk, always(at(seconds))).await.unwrap());
     assert_eq!(now_is(&*store, batch.id).await.state, BatchState::Completed);
 }
 
@@ -76,7 +76,7 @@ pub async fn a_lost_claim_comes_before_the_turns_of_others(fixture: &dyn Fixture
         let lost = ask(&*store, seconds).await;
         claim(&*store, seconds).await.unwrap();
         let again = ask_again(&*store, &lost, seconds).await;
-        assert!(store.finish_chunk(&again, at(seconds)).await.unwrap());
+        assert!(store.finish_chunk(&again, always(at(seconds))).await.unwrap());
     }
 }
 
@@ -91,7 +91,7 @@ pub async fn what_a_worker_has_failed_at_is_not_lost(fixture: &dyn Fixture) {
     assert!(store.fail_chunk(&killed, "on purpose", None, at(11)).await.unwrap());
     let last = ask(&*store, 12).await;
     assert_eq!(last.number, 2);
-    assert!(store.finish_chunk(&last, at(12)).await.unwrap());
+    assert!(store.finish_chunk(&last, always(at(12))).await.unwrap());
     assert_eq!(claim_as(&*store, (ME, 0), 19).await, None);
     let again = ask(&*store, 20).await;
     assert_eq!((again.number, again.attempt), (0, 2));
@@ -121,7 +121,7 @@ pub async fn a_silent_claim_can_still_be_a_lost_one(fixture: &dyn Fixture) {
     assert!(store.fail_chunk(&first, "no room", Some(at(seconds)), at(11)).await.unwrap());
     assert_eq!(claim(&*store, seconds).await.unwrap().number, first.number);
     let again = ask_again(&*store, &lost, seconds).await;
-    assert!(store.finish_chunk(&again, at(seconds)).await.unwrap());
+    assert!(store.finish_chunk(&again, always(at(seconds))).await.unwrap());
 }
 
 /// Whoever was taken for gone has to stand in line like everybody else.

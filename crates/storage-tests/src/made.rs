@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use storage::{BatchId, Store, Verdict};
+use storage::{BatchId, Store, Verdict, always};
 
 use crate::Fixture;
 use crate::batch_support::{CHUNK, claimed, derived, kill, make, settle, stored};
@@ -32,7 +32,7 @@ pub async fn what_is_made_is_told_in_few_ranges(fixture: &dyn Fixture) {
     assert_eq!(made(&*store, batch.id).await, expected);
     assert!(settle(&*store, (batch.id, 4), Verdict::Abandon, 15).await);
     assert_eq!(made(&*store, batch.id).await, expected);
-    assert!(store.finish_chunk(&slow, at(16)).await.unwrap());
+    assert!(store.finish_chunk(&slow, always(at(16))).await.unwrap());
     let expected = [(5, 45), (55, 65)];
     assert_eq!(made(&*store, batch.id).await, expected);
     store.cancel_batch(batch.id, None, at(17)).await.unwrap();

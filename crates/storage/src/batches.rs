@@ -348,6 +348,14 @@ pub enum Verdict {
     Abandon,
 }
 
+/// Tells the time, for steps that take so long that it matters when they end.
+pub type Now = Arc<dyn Fn() -> Timestamp + Send + Sync>;
+
+/// A clock that stands still.
+pub fn always(now: Timestamp) -> Now {
+    Arc::new(move || now)
+}
+
 /// Wakes whoever looks for work.
 pub type Wake = Arc<dyn Fn() + Send + Sync>;
 
@@ -383,8 +391,9 @@ pub trait BatchStore {
     async fn claim_chunk(&self, worker: &WorkerName, terms: ClaimTerms) -> Result<Option<Chunk>>;
 
     /// Writes the rows of a chunk and notes that it is done, in one step. The last one completes the
-    /// batch. False if the claim is not in force any more; then nothing has changed.
-    async fn finish_chunk(&self, chunk: &Chunk, now: Timestamp) -> Result<bool>;
+    /// batch. False if the claim is not in force any more; then nothing has changed. It is done when its
+    /// rows are written.
+    async fn finish_chunk(&self, chunk: &Chunk, now: Now) -> Result<bool>;
 
     /// Notes that a chunk failed. It waits until `retry_at`, or is a dead letter. False if the claim
     /// is not in force any more.

@@ -22,7 +22,8 @@ pub use answers::{Answer, AnswerClaim, AnswerKey, AnswerStore, Claimant};
 pub use audit::{AuditStore, Deed, DeedFilter};
 pub use batches::{
     Batch, BatchFilter, BatchId, BatchOrder, BatchState, BatchStore, Chunk, ClaimTerms, DeadChunk,
-    DeadFilter, Ordered, SNOWFLAKE_EPOCH_MS, SNOWFLAKES_PER_MS, Verdict, Void, Wake, WorkerName,
+    DeadFilter, Now, Ordered, SNOWFLAKE_EPOCH_MS, SNOWFLAKES_PER_MS, Verdict, Void, Wake,
+    WorkerName, always,
 };
 pub use codes::{BatchRange, CODES_PER_TABLE, CodeKey, CodeStatus, CodeStore, ScanKey};
 pub use counters::{CounterStore, Draw, GivenBack, Losses, Span, pool_holder};

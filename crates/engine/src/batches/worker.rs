@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use jiff::SignedDuration;
-use storage::{Chunk, ClaimTerms, StoreError, WorkerName};
+use storage::{Chunk, ClaimTerms, Now, StoreError, WorkerName};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
@@ -142,7 +142,9 @@ impl Worker {
         let (batch, number) = (chunk.batch.0, chunk.number);
         let mut since = None;
         loop {
-            let problem = match store.finish_chunk(chunk, clock.now()).await {
+            let clock = Arc::clone(clock);
+            let now: Now = Arc::new(move || clock.now());
+            let problem = match store.finish_chunk(chunk, now).await {
                 Err(problem @ StoreError::NoConnection(_)) if !*stop.borrow() => problem,
                 finished => return finished,
             };

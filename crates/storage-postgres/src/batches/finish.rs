@@ -1,7 +1,6 @@
 //! Finishing a chunk: its rows and the note that it is done, in one transaction.
 
-use jiff::Timestamp;
-use storage::{Chunk, Result};
+use storage::{Chunk, Now, Result};
 use tokio_postgres::types::Type;
 
 use crate::PostgresStore;
@@ -18,7 +17,7 @@ const HOLD: &str = "SELECT hold_chunk($1, $2, $3, $4)";
 const FINISH: &str = "SELECT finish_chunk($1, $2, $3, $4)";
 
 impl PostgresStore {
-    pub(super) async fn finish(&self, chunk: &Chunk, now: Timestamp) -> Result<bool> {
+    pub(super) async fn finish(&self, chunk: &Chunk, now: &Now) -> Result<bool> {
         write_serial(chunk.serials.end)?;
         let Some(shard) = self.shard_of_batch(chunk.batch) else { return Ok(false) };
         let mut tables = Vec::new();
@@ -29,8 +28,7 @@ impl PostgresStore {
                 None => return Ok(false),
             }
         }
-        let finished =
-            shard.within(shard.limits.work, write(shard, chunk, &tables, Time::new(now))).await;
+        let finished = shard.within(shard.limits.work, write(shard, chunk, &tables, now)).await;
         if finished.is_err() {
             // Should somebody have dropped one, the next attempt makes it again.
             for (number, _) in parts(&chunk.serials) {
@@ -43,7 +41,7 @@ impl PostgresStore {
 
 /// The row of the chunk is locked at the end only: a worker that stands still while it sends codes must
 /// not keep others from taking over or cancelling.
-async fn write(shard: &Database, chunk: &Chunk, tables: &[CodeTable], now: Time) -> Result<bool> {
+async fn write(shard: &Database, chunk: &Chunk, tables: &[CodeTable], now: &Now) -> Result<bool> {
     let failed = |error: tokio_postgres::Error| error::from_database(&error);
     let mut session = shard.session().await?;
     let (work_ms, step_ms) = (shard.limits.work.as_millis(), shard.limits.step.as_millis());
@@ -62,11 +60,12 @@ async fn write(shard: &Database, chunk: &Chunk, tables: &[CodeTable], now: Time)
         let pieces = copy_pieces(chunk.batch, serials, position);
         session.copy(&sql, pieces).await.map_err(failed)?;
     }
+    let ended_at = Time::new(now());
     let params: [Param<'_>; 4] = [
         (&batch, Type::INT8),
         (&number, Type::INT8),
         (&token, Type::INT8),
-        (&now, Type::TIMESTAMPTZ),
+        (&ended_at, Type::TIMESTAMPTZ),
     ];
     let finished = is_so(&mut session, FINISH, &params).await.map_err(failed)?;
     let ended = if finished { session.commit().await } else { session.roll_back().await };

@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use storage::{
     Batch, BatchFilter, BatchId, BatchOrder, BatchStore, Chunk, ClaimTerms, DeadChunk, DeadFilter,
-    Ordered, Result, Verdict, Wake, WorkerName,
+    Now, Ordered, Result, Verdict, Wake, WorkerName,
 };
 use tokio_postgres::types::Type;
 
@@ -67,8 +67,8 @@ impl BatchStore for PostgresStore {
         self.claim(worker, terms).await
     }
 
-    async fn finish_chunk(&self, chunk: &Chunk, now: Timestamp) -> Result<bool> {
-        self.finish(chunk, now).await
+    async fn finish_chunk(&self, chunk: &Chunk, now: Now) -> Result<bool> {
+        self.finish(chunk, &now).await
     }
 
     async fn fail_chunk(

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
-use storage::{BatchStore as _, ClaimTerms, WorkerName};
+use storage::{BatchStore as _, ClaimTerms, WorkerName, always};
 use ureq::http::Method;
 
 use super::{CONFIG, begin_to_read, home};
@@ -86,7 +86,7 @@ fn make_one_chunk_and_lose_another(home: &Home, now: &str) {
     runtime.block_on(async {
         let store = storage_sqlite::SqliteStore::open(&home.data()).unwrap();
         let chunk = store.claim_chunk(&worker, terms).await.unwrap().unwrap();
-        assert!(store.finish_chunk(&chunk, now).await.unwrap());
+        assert!(store.finish_chunk(&chunk, always(now)).await.unwrap());
         let chunk = store.claim_chunk(&worker, terms).await.unwrap().unwrap();
         assert!(store.fail_chunk(&chunk, "lost", None, now).await.unwrap());
     });

@@ -1,5 +1,7 @@
 //! How the work on batches is shared, and what it takes.
 
+use std::time::Instant;
+
 use jiff::Timestamp;
 use serde_json::json;
 
@@ -39,6 +41,19 @@ fn work_begins_within_a_tenth_of_a_second() {
         time("started_at").duration_since(time("created_at")).as_millis() <= 100
     };
     assert!((0..5).any(|_| begins_soon()));
+}
+
+/// Waiting for somebody is no part of the time that a batch takes, but writing its codes is.
+#[test]
+fn the_rate_is_what_it_looks_like() {
+    const CODES: u32 = 600_000;
+    let server = home().with("MINTAGE__BATCHES__CHUNK_CODES", "100000").start();
+    let client = server.client();
+    let ordered = Instant::now();
+    let batch = wait_for(client, &order(client, "bottle", CODES.into()), "completed");
+    let seen = f64::from(CODES) / ordered.elapsed().as_secs_f64();
+    let rate = batch["rate"].as_f64().unwrap();
+    assert!(rate > 0.5 * seen && rate < 4.0 * seen, "{rate} codes/s were {seen}");
 }
 
 /// Codes, the file and its digest are worked out piece by piece.
