@@ -1,5 +1,6 @@
 //! Batches in tests.
 
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::{Client, wait_until};
@@ -22,6 +23,13 @@ pub(crate) fn wait_for(client: &Client, batch: &Value, state: &str) -> Value {
         last["state"] == state
     });
     last
+}
+
+/// Whether somebody begins to work on an order within a tenth of a second.
+pub(crate) fn begins_soon(client: &Client, id_type: &str) -> bool {
+    let batch = wait_for(client, &order(client, id_type, 1000), "completed");
+    let time = |name: &str| batch[name].as_str().unwrap().parse::<Timestamp>().unwrap();
+    time("started_at").duration_since(time("created_at")).as_millis() <= 100
 }
 
 /// The codes of a batch; `query` is for more parameters, each with `&` before it.
