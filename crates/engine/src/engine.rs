@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use idgen::error::ParseError;
 use idgen::format::Format;
-use storage::{Reading, Store};
+use storage::{Noticeboard, Reading, Store};
 use tokio::sync::watch;
 use tracing::{error, info};
 
@@ -41,6 +41,8 @@ pub struct EngineParts {
     pub instance: String,
     /// Pools that this instance shares with others; none if it is alone.
     pub shared_pools: SharedPoolSet,
+    /// What instances tell each other beside the store; none if they tell nothing.
+    pub board: Option<Arc<dyn Noticeboard>>,
     /// Makes requests to webhooks.
     pub carrier: Arc<dyn Carrier>,
 }

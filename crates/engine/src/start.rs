@@ -49,8 +49,8 @@ const IDLE_EVERY: Duration = Duration::from_millis(500);
 impl Engine {
     /// Accounts for what a crash left behind, loads the catalogue and starts the background work.
     pub async fn start(parts: EngineParts, settings: EngineSettings) -> Result<Self, AdminError> {
-        let EngineParts { store, clock, entropy, master_key, instance, shared_pools, carrier } =
-            parts;
+        let EngineParts { store, clock, entropy, master_key, instance, .. } = parts;
+        let (shared_pools, board, carrier) = (parts.shared_pools, parts.board, parts.carrier);
         let master_key = Arc::new(master_key);
         let common = Common {
             store: Arc::clone(&store),
@@ -93,6 +93,7 @@ impl Engine {
             settings.batches,
             Arc::clone(&codes),
             Arc::clone(&news),
+            board,
         );
         let senders =
             senders(&common, &catalogue, master_key, carrier, settings.outbox, &instance, news);

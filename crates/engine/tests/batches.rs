@@ -40,7 +40,7 @@ async fn dead_batch(engine: &Engine, store: &SqliteStore, count: u64) -> Batch {
     let worker = WorkerName { instance: "test".to_owned(), number: 0 };
     let (silent, now) = (Duration::from_secs(60), batch.created_at);
     let terms = ClaimTerms { silent, attempts_max: 1, now };
-    while let Some(chunk) = store.claim_chunk(&worker, terms).await.unwrap() {
+    while let Some(chunk) = store.claim_chunk(&worker, None, terms).await.unwrap() {
         assert!(store.fail_chunk(&chunk, "no luck", None, now).await.unwrap());
     }
     batch

@@ -7,9 +7,9 @@ use std::time::Duration;
 use anyhow::Context as _;
 use engine::issuing::SharedPoolSet;
 use engine::surroundings::{Clock as _, Entropy as _};
-use storage::Store;
+use storage::{Noticeboard, SharedPools, Store};
 use storage_postgres::{PostgresSettings, PostgresStore, ShardSettings};
-use storage_redis::RedisPools;
+use storage_redis::SharedRedis;
 use storage_sqlite::SqliteStore;
 
 use crate::config::{Config, RedisConfig};
@@ -19,21 +19,23 @@ use crate::wiring::{SystemClock, SystemEntropy};
 pub(crate) struct Stores {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) shared_pools: SharedPoolSet,
+    pub(crate) board: Option<Arc<dyn Noticeboard>>,
 }
 
 /// Opens the stores that the configuration names.
 pub(crate) async fn open(config: &Config) -> anyhow::Result<Stores> {
     let Some(settings) = postgres_settings(config) else {
         let store = Arc::new(SqliteStore::open(&config.store.directory)?);
-        return Ok(Stores { store, shared_pools: SharedPoolSet::default() });
+        return Ok(Stores { store, shared_pools: SharedPoolSet::default(), board: None });
     };
     let store = PostgresStore::open(settings).await?;
-    let serials = match &config.redis.url {
+    let redis = match &config.redis.url {
         Some(url) => Some(connect(&config.redis, url.expose(), &store).await?),
         None => None,
     };
+    let serials = redis.clone().map(|redis| redis as Arc<dyn SharedPools>);
     let shared_pools = SharedPoolSet { ids: Some(Arc::clone(&store) as _), serials };
-    Ok(Stores { store, shared_pools })
+    Ok(Stores { store, shared_pools, board: redis.map(|redis| redis as _) })
 }
 
 /// Rows of codes that can be written per second in the bare way: into PostgreSQL at an address, or into
@@ -67,7 +69,7 @@ async fn connect(
     config: &RedisConfig,
     url: &str,
     store: &Arc<PostgresStore>,
-) -> anyhow::Result<Arc<dyn storage::SharedPools>> {
+) -> anyhow::Result<Arc<SharedRedis>> {
     let settings = storage_redis::Settings {
         timeout: Duration::from_millis(config.timeout_milliseconds.into()),
         lock_ttl: Duration::from_secs(config.lock_seconds.into()),
@@ -83,15 +85,15 @@ async fn connect(
         u128::from_le_bytes(bytes)
     });
     let store = Arc::clone(store) as _;
-    let pools = RedisPools::connect(settings, store, clock, tokens).context("redis.url")?;
+    let redis = SharedRedis::connect(settings, store, clock, tokens).context("redis.url")?;
     // Where Redis is there, sequences go on where its pools are. Where it is not, PostgreSQL serves.
     let connected = async {
-        while pools.is_open() {
+        while redis.is_open() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     };
     let _ = tokio::time::timeout(REDIS_WAIT, connected).await;
-    Ok(pools)
+    Ok(redis)
 }
 
 fn postgres_settings(config: &Config) -> Option<PostgresSettings> {

@@ -59,7 +59,7 @@ pub(crate) enum Role {
 
 /// Everything that a running process consists of, short of a port.
 pub(crate) async fn start(config: &Config, role: Role) -> anyhow::Result<(Arc<Engine>, Arc<App>)> {
-    let Stores { store, shared_pools } = stores::open(config).await?;
+    let Stores { store, shared_pools, board } = stores::open(config).await?;
     let clock: Arc<dyn Clock> = Arc::new(SystemClock);
     let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
     let instance = new_instance_name();
@@ -72,6 +72,7 @@ pub(crate) async fn start(config: &Config, role: Role) -> anyhow::Result<(Arc<En
         entropy,
         instance: instance.clone(),
         shared_pools,
+        board,
         carrier: Arc::new(RealCarrier::new(&config.outbound)?),
     };
     let engine = Arc::new(Engine::start(parts, engine_settings(config)).await?);

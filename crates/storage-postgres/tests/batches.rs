@@ -29,7 +29,7 @@ async fn order(store: &PostgresStore, name: &str, count: u64, chunk_serials: u64
 /// Makes chunks until none is left. Every third one fails first.
 async fn work(store: Arc<PostgresStore>, number: u32) {
     let mut turn = number;
-    while let Some(chunk) = store.claim_chunk(&worker(number), terms()).await.unwrap() {
+    while let Some(chunk) = store.claim_chunk(&worker(number), None, terms()).await.unwrap() {
         turn += 1;
         if turn.is_multiple_of(3) {
             store.fail_chunk(&chunk, "on purpose", None, NOW).await.unwrap();
@@ -153,5 +153,5 @@ async fn the_release_before_can_order_and_claim() {
         // Its workers share a name, so none of them has lost a claim.
         assert_eq!(client.query_one(sql, &[]).await.unwrap().get::<_, i64>(0), number);
     }
-    assert_eq!(store.claim_chunk(&worker(0), terms()).await.unwrap(), None);
+    assert_eq!(store.claim_chunk(&worker(0), None, terms()).await.unwrap(), None);
 }

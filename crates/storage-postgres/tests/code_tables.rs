@@ -57,7 +57,7 @@ async fn writing_rows_makes_no_tables() {
     let id = new_type(&store, "code").await;
     ordered(&store, &new_order(id, CODES_PER_TABLE - 30, 60, 10)).await;
     assert!(!is_there(&client, id, 1).await, "there is time");
-    let first = store.claim_chunk(&worker(0), terms()).await.unwrap().unwrap();
+    let first = store.claim_chunk(&worker(0), None, terms()).await.unwrap().unwrap();
     assert!(is_there(&client, id, 1).await, "the end of the first table is near");
     client.batch_execute(FORBID).await.unwrap();
     assert!(store.finish_chunk(&first, always(orders::NOW)).await.unwrap());
@@ -65,7 +65,7 @@ async fn writing_rows_makes_no_tables() {
     let other = open(&databases).await;
     for number in 1..6 {
         let store = if number % 2 == 0 { &store } else { &other };
-        let chunk = store.claim_chunk(&worker(0), terms()).await.unwrap().unwrap();
+        let chunk = store.claim_chunk(&worker(0), None, terms()).await.unwrap().unwrap();
         assert_eq!(chunk.number, number);
         assert!(store.finish_chunk(&chunk, always(orders::NOW)).await.unwrap());
     }
@@ -81,7 +81,7 @@ async fn a_table_that_could_not_be_made_ahead_is_made_when_it_is_needed() {
     let id = new_type(&store, "code").await;
     client.batch_execute(FORBID).await.unwrap();
     let batch = ordered(&store, &new_order(id, CODES_PER_TABLE - 10, 20, 20)).await;
-    let chunk = store.claim_chunk(&worker(0), terms()).await.unwrap().unwrap();
+    let chunk = store.claim_chunk(&worker(0), None, terms()).await.unwrap().unwrap();
     assert!(store.finish_chunk(&chunk, always(orders::NOW)).await.is_err());
     client.batch_execute(ALLOW).await.unwrap();
     assert!(store.finish_chunk(&chunk, always(orders::NOW)).await.unwrap());

@@ -174,7 +174,7 @@ async fn a_claim_whose_answer_got_lost_comes_back() {
     orders::ordered(&store, &orders::new_order(id, 0, 20, 10)).await;
     let (worker, terms) = (orders::worker(0), orders::terms());
     tokio::task::spawn_blocking(|| Servers::shared().tell("pause", "postgres")).await.unwrap();
-    let lost = store.claim_chunk(&worker, terms).await;
+    let lost = store.claim_chunk(&worker, None, terms).await;
     assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
     tokio::task::spawn_blocking(|| Servers::shared().tell("resume", "postgres")).await.unwrap();
     let client = databases.connect().await;
@@ -184,8 +184,8 @@ async fn a_claim_whose_answer_got_lost_comes_back() {
         assert!(began.elapsed() < Duration::from_secs(20), "the claim never arrived");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    let chunk = store.claim_chunk(&worker, terms).await.unwrap().unwrap();
+    let chunk = store.claim_chunk(&worker, None, terms).await.unwrap().unwrap();
     assert_eq!((chunk.number, chunk.attempt), (0, 1));
     assert!(store.finish_chunk(&chunk, always(orders::NOW)).await.unwrap());
-    assert_eq!(store.claim_chunk(&worker, terms).await.unwrap().unwrap().number, 1);
+    assert_eq!(store.claim_chunk(&worker, None, terms).await.unwrap().unwrap().number, 1);
 }

@@ -45,7 +45,7 @@ async fn wait_for_replica(store: &PostgresStore, key: &CodeKey) {
 async fn make(store: &Arc<PostgresStore>, name: &str) -> Batch {
     let id = new_type(store, name).await;
     let batch = ordered(store, &new_order(id, 0, 10, 10)).await;
-    let chunk = store.claim_chunk(&worker(0), terms()).await.unwrap().unwrap();
+    let chunk = store.claim_chunk(&worker(0), None, terms()).await.unwrap().unwrap();
     assert!(store.finish_chunk(&chunk, always(NOW)).await.unwrap());
     batch
 }

@@ -34,7 +34,7 @@ async fn main() {
 /// Withdraws from a pool that is refilled whenever it runs low.
 async fn withdraw(
     world: &Arc<World>,
-    pools: &Arc<storage_redis::RedisPools>,
+    pools: &Arc<storage_redis::SharedRedis>,
     tasks: usize,
     count: usize,
 ) -> (u32, Duration) {

@@ -21,8 +21,9 @@ use crate::origins::Origins;
 use crate::settings::{Clock, Settings, TokenSource};
 use crate::strays::Strays;
 use crate::target::Target;
+use crate::waiting::Waiters;
 
-/// What all parts of the pools share.
+/// What all parts share.
 pub(crate) struct Shared {
     pub(crate) settings: Settings,
     pub(crate) target: Target,
@@ -33,6 +34,7 @@ pub(crate) struct Shared {
     pub(crate) figures: Figures,
     pub(crate) strays: Strays,
     pub(crate) origins: Origins,
+    pub(crate) waiters: Waiters,
     pub(crate) breaker: Breaker,
 }
 

@@ -59,10 +59,11 @@ async fn single(place: &Place, tls: Option<&TlsConnector>) -> Result<Found, Trou
     Ok(Found { nodes: vec![node], cluster: None })
 }
 
-async fn open(place: &Place, tls: Option<&TlsConnector>) -> Result<Node, Trouble> {
+/// Connects to one server and asks who it is.
+pub(crate) async fn open(place: &Place, tls: Option<&TlsConnector>) -> Result<Node, Trouble> {
     let wire = Wire::open(place, tls).await?;
     let server = Server::recognise(&wire).await?;
-    Ok(Node { wire, server })
+    Ok(Node { wire, server, place: place.clone() })
 }
 
 async fn cluster(seed: &Place, tls: Option<&TlsConnector>) -> Result<Found, Trouble> {

@@ -1,13 +1,13 @@
 //! A way to the pools of one epoch: connections to servers that were recognised.
 
 use redis::{Pipeline, Value};
-use storage::PoolKey;
 
 use crate::cluster::{Guide, Layout};
 use crate::error::Trouble;
 use crate::keys;
 use crate::server::{self, Server};
 use crate::slots::slot;
+use crate::target::Place;
 use crate::wire::Wire;
 
 /// Numbers to try as a tag. The slots of so many cover every slot of a cluster several times.
@@ -17,6 +17,8 @@ const TAGS_MAX: u32 = 200_000;
 pub(crate) struct Node {
     pub(crate) wire: Wire,
     pub(crate) server: Server,
+    /// Where it was reached, for those who need a connection of their own.
+    pub(crate) place: Place,
 }
 
 /// The servers that a URL leads to.
@@ -52,12 +54,12 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// The server that has the keys of a pool.
-    pub(crate) fn node(&self, pool: &PoolKey) -> Result<&Node, Trouble> {
+    /// The server that has the keys with a tag.
+    pub(crate) fn node(&self, tag: &str) -> Result<&Node, Trouble> {
         let place = match &self.found.cluster {
             None => 0,
             Some((layout, _)) => {
-                let slot = slot(&keys::tag(pool));
+                let slot = slot(tag);
                 let owned = layout.slots.iter().find(|slots| slots.contain(slot));
                 owned.ok_or(NO_OWNER)?.node
             }
@@ -98,4 +100,4 @@ impl Link {
     }
 }
 
-const NO_OWNER: Trouble = Trouble::Identity("no node of the Redis cluster owns the pool's keys");
+const NO_OWNER: Trouble = Trouble::Identity("no node of the Redis cluster owns the keys");

@@ -1,77 +1,24 @@
 //! The pools, as the rest of the service sees them.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use redis::Pipeline;
 use storage::{
-    Items, PoolContents, PoolKey, PooledId, Reading, Result, SharedPools, Store, StoreError, TopUp,
+    Items, PoolContents, PoolKey, PooledId, Reading, Result, SharedPools, StoreError, TopUp,
     ToppedUp, Withdrawn, pool_holder,
 };
-use tokio::task::JoinHandle;
 
-use crate::breaker::{Breaker, Shared};
-use crate::error::{SettingsError, Trouble};
-use crate::figures::Figures;
-use crate::origins::Origins;
-use crate::settings::{Clock, Settings, TokenSource};
-use crate::strays::Strays;
-use crate::target::Target;
+use crate::SharedRedis;
+use crate::error::Trouble;
 use crate::withdraw::{read_length, read_serials};
-use crate::{keeper, refill, tls, withdraw};
+use crate::{refill, withdraw};
 
 /// Serials that are read at a time when all are wanted, so that no request waits long behind it.
 const PAGE: i64 = 4096;
 
-/// Pools of serials on a Redis server. See the front page.
-pub struct RedisPools {
-    shared: Arc<Shared>,
-    keeper: Mutex<Option<JoinHandle<()>>>,
-}
-
-impl RedisPools {
-    /// Starts to connect, in the background: a server that is down now is used when it is up. Fails
-    /// only if the settings can never work. Needs a tokio runtime.
-    pub fn connect(
-        settings: Settings,
-        store: Arc<dyn Store>,
-        clock: Clock,
-        tokens: TokenSource,
-    ) -> Result<Arc<Self>, SettingsError> {
-        settings.check()?;
-        let target = Target::parse(&settings.url)?;
-        let tls =
-            target.uses_tls().then(|| tls::connector(settings.ca_file.as_deref())).transpose()?;
-        let shared = Arc::new(Shared {
-            settings,
-            target,
-            tls,
-            store,
-            clock,
-            tokens,
-            figures: Figures::default(),
-            strays: Strays::default(),
-            origins: Origins::default(),
-            breaker: Breaker::default(),
-        });
-        let keeper = Mutex::new(Some(tokio::spawn(keeper::keep(Arc::clone(&shared)))));
-        Ok(Arc::new(Self { shared, keeper }))
-    }
-
-    /// Whether there is no server to use at the moment.
-    pub fn is_open(&self) -> bool {
-        self.shared.breaker.link().is_err()
-    }
-
-    fn stop_keeper(&self) -> Option<JoinHandle<()>> {
-        let keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take()?;
-        keeper.abort();
-        Some(keeper)
-    }
-}
-
 #[async_trait]
-impl SharedPools for RedisPools {
+impl SharedPools for SharedRedis {
     async fn prepare(&self, pool: &PoolKey) -> Result<u64> {
         let link = self.shared.breaker.link()?;
         let mut commands = Pipeline::with_capacity(2);
@@ -151,12 +98,6 @@ impl SharedPools for RedisPools {
             self.shared.return_strays(&link).await;
         }
         self.shared.breaker.open();
-    }
-}
-
-impl Drop for RedisPools {
-    fn drop(&mut self) {
-        self.stop_keeper();
-        self.shared.breaker.open();
+        self.shared.waiters.close();
     }
 }

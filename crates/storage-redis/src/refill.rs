@@ -15,7 +15,7 @@ use tracing::warn;
 
 use crate::breaker::Shared;
 use crate::error::Trouble;
-use crate::keys::PoolKeys;
+use crate::keys::{self, PoolKeys};
 use crate::link::{Link, Node};
 use crate::lock::{Lock, Push};
 
@@ -33,7 +33,7 @@ const LOCK_RETRY: Duration = Duration::from_millis(5);
 pub(crate) async fn top_up(shared: Arc<Shared>, pool: PoolKey, order: TopUp) -> Result<ToppedUp> {
     let link = shared.breaker.link()?;
     let keys = PoolKeys::new(&shared.settings.namespace, &pool, link.epoch);
-    let node = link.node(&pool)?;
+    let node = link.node(&keys::tag(&pool))?;
     let refill = Refill { shared: &shared, link: &link, node, keys: &keys, pool: &pool };
     let Some((lock, level)) = refill.lock(order.wait).await? else {
         shared.figures.lock_waits.add(1);

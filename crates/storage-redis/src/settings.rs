@@ -34,6 +34,9 @@ pub struct Settings {
     /// How long a refill lock outlives its owner, and so how long an empty pool may have to wait
     /// after an instance died in the middle of a refill. It is extended while the owner works.
     pub lock_ttl: Duration,
+    /// How long a worker may have the turn of a tenant, looking for something to do, before the turn goes
+    /// to another worker.
+    pub turn_ttl: Duration,
     /// How often the server and the epoch are looked at again while a connection lives.
     pub probe_interval: Duration,
     /// The waits between attempts to connect: the first, and the longest.
@@ -50,6 +53,7 @@ impl Settings {
             timeout: Duration::from_millis(50),
             connect_timeout: Duration::from_secs(1),
             lock_ttl: Duration::from_secs(1),
+            turn_ttl: Duration::from_secs(10),
             probe_interval: Duration::from_secs(1),
             retry_delays: (Duration::from_millis(50), Duration::from_secs(1)),
         }
@@ -65,6 +69,7 @@ impl Settings {
             self.timeout,
             self.connect_timeout,
             self.lock_ttl,
+            self.turn_ttl,
             self.probe_interval,
             self.retry_delays.0,
         ];
@@ -90,6 +95,7 @@ impl fmt::Debug for Settings {
             .field("timeout", &self.timeout)
             .field("connect_timeout", &self.connect_timeout)
             .field("lock_ttl", &self.lock_ttl)
+            .field("turn_ttl", &self.turn_ttl)
             .field("probe_interval", &self.probe_interval)
             .field("retry_delays", &self.retry_delays)
             .finish_non_exhaustive()

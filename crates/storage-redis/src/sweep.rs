@@ -1,4 +1,4 @@
-//! Deleting lists of epochs that have ended.
+//! Deleting what is left of epochs that have ended.
 //!
 //! Nobody reads them any more, they only take up memory. They could be given a time to live
 //! instead, but then a pool that nobody has used for that time would lose its serials, and a server
@@ -48,7 +48,7 @@ async fn step(shared: &Shared, wire: &Wire, cursor: &str, epoch: u64) -> Result<
     let namespace = &shared.settings.namespace;
     let mut scan = Cmd::new();
     scan.arg("SCAN").arg(cursor);
-    scan.arg("MATCH").arg(keys::all_serials(namespace)).arg("COUNT").arg(STEP_KEYS);
+    scan.arg("MATCH").arg(keys::all(namespace)).arg("COUNT").arg(STEP_KEYS);
     let Value::Array(answer) = wire.ask(&scan).await? else { return Err(NO_KEYS) };
     let [next, Value::Array(found)] = &answer[..] else { return Err(NO_KEYS) };
     let mut unlink = Pipeline::new();
@@ -60,7 +60,7 @@ async fn step(shared: &Shared, wire: &Wire, cursor: &str, epoch: u64) -> Result<
     }
     if !unlink.is_empty() {
         wire.ask_all(&unlink).await?;
-        shared.figures.lists_swept.add(unlink.len() as u64);
+        shared.figures.keys_swept.add(unlink.len() as u64);
     }
     Ok(text(next)?.to_owned())
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::breaker::Shared;
 use crate::error::Trouble;
-use crate::keys::PoolKeys;
+use crate::keys::{self, PoolKeys};
 use crate::link::Link;
 use crate::server;
 
@@ -98,7 +98,7 @@ async fn pop(
     pool: &PoolKey,
     count: usize,
 ) -> Result<Popped, Trouble> {
-    let node = link.node(pool)?;
+    let node = link.node(&keys::tag(pool))?;
     let keys = PoolKeys::new(namespace, pool, link.epoch);
     let mut commands = Pipeline::with_capacity(3);
     commands.cmd("LPOP").arg(&keys.serials).arg(count);

@@ -8,12 +8,12 @@ use std::sync::Arc;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use storage::{PoolKey, SharedPools, ToppedUp};
-use storage_redis::{RedisPools, Settings, SettingsError};
+use storage_redis::{Settings, SettingsError, SharedRedis};
 use support::redis::{Redis, free_port};
 use support::{Ledger, World, closed, epoch, reading, serials, settings, until};
 
 /// Fills a pool and takes something out of it.
-async fn works(world: &World, pools: &RedisPools) {
+async fn works(world: &World, pools: &SharedRedis) {
     closed(pools).await;
     world.fill(pools, 10).await;
     assert_eq!(world.withdraw(pools, 3).await.unwrap(), [1, 2, 3]);
@@ -96,7 +96,7 @@ async fn settings_that_cannot_work_are_refused_at_once() {
     let store = || Arc::clone(&world.store) as Arc<dyn storage::Store>;
     let connect = |settings: Settings| {
         let clock = Arc::new(|| jiff::Timestamp::UNIX_EPOCH);
-        RedisPools::connect(settings, store(), clock, Arc::new(|| 0)).map(drop).unwrap_err()
+        SharedRedis::connect(settings, store(), clock, Arc::new(|| 0)).map(drop).unwrap_err()
     };
     let error = connect(Settings::new("http://:hunter2@host"));
     assert!(matches!(error, SettingsError::Scheme), "{error}");
@@ -258,7 +258,7 @@ async fn a_cluster_that_moves_slots_begins_a_new_epoch() {
 
 async fn fill_all(
     world: &World,
-    pools: &RedisPools,
+    pools: &SharedRedis,
     keys: &[PoolKey],
     ledgers: &mut [Ledger],
     count: usize,

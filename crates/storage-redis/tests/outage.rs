@@ -12,7 +12,7 @@ use support::{Ledger, World, closed, epoch, opened, prompt_settings, reading, se
 /// What a request may wait before it goes to the database.
 const NOTICE_MAX: Duration = Duration::from_millis(100);
 
-async fn fails_promptly(world: &World, pools: &storage_redis::RedisPools) {
+async fn fails_promptly(world: &World, pools: &storage_redis::SharedRedis) {
     let since = Instant::now();
     let error = world.withdraw(pools, 1).await.unwrap_err();
     assert!(since.elapsed() < NOTICE_MAX, "{:?}", since.elapsed());

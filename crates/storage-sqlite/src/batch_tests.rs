@@ -61,7 +61,7 @@ async fn claiming_a_chunk_scans_nothing() {
         let worker = worker(round);
         let claim = move |connection: &Connection| {
             connection.prepare_cached(claims::NEXT)?.reset_status(StatementStatus::VmStep);
-            let chunk = claims::claim(connection, &worker, terms(10_000))?;
+            let chunk = claims::claim(connection, &worker, None, terms(10_000))?;
             let steps =
                 connection.prepare_cached(claims::NEXT)?.reset_status(StatementStatus::VmStep);
             Ok((chunk.map(|chunk| chunk.number), steps))
@@ -95,7 +95,7 @@ async fn tables_are_made_before_they_are_needed() {
     assert!(matches!(store.order_batch(&order).await.unwrap(), Ordered::Done(_)));
     assert_eq!(tables(&store).await, [] as [u64; 0]);
     for (number, made) in [(0, vec![0, 1]), (1, vec![0, 1, 2]), (2, vec![0, 1, 2])] {
-        let chunk = store.claim_chunk(&worker(number), terms(10)).await.unwrap().unwrap();
+        let chunk = store.claim_chunk(&worker(number), None, terms(10)).await.unwrap().unwrap();
         assert_eq!(chunk.number, u64::from(number));
         assert_eq!(tables(&store).await, made);
     }

@@ -185,9 +185,17 @@ impl BatchStore for SqliteStore {
         self.readers.run(move |connection| list(connection, &filter)).await
     }
 
-    async fn claim_chunk(&self, worker: &WorkerName, terms: ClaimTerms) -> Result<Option<Chunk>> {
-        let worker = worker.clone();
-        self.writer.run(move |connection| claims::claim(connection, &worker, terms)).await
+    async fn claim_chunk(
+        &self,
+        worker: &WorkerName,
+        tenant: Option<&str>,
+        terms: ClaimTerms,
+    ) -> Result<Option<Chunk>> {
+        let (worker, tenant) = (worker.clone(), tenant.map(ToOwned::to_owned));
+        let claim = move |connection: &Connection| {
+            claims::claim(connection, &worker, tenant.as_deref(), terms)
+        };
+        self.writer.run(claim).await
     }
 
     async fn finish_chunk(&self, chunk: &Chunk, now: Now) -> Result<bool> {

@@ -21,12 +21,14 @@ pub(crate) const NEXT: &str = "
             WHERE batch = batches.id AND state = 'ready') AS number
     FROM batches JOIN batch_tenants ON batch_tenants.tenant = batches.tenant
     WHERE batches.finished_at IS NULL AND number IS NOT NULL
+      AND batches.tenant = coalesce(?1, batches.tenant)
     ORDER BY batch_tenants.turn, batches.id LIMIT 1";
 
-/// Takes the next chunk.
+/// Takes the next chunk, of a tenant or of all.
 pub(crate) fn claim(
     connection: &Connection,
     worker: &WorkerName,
+    tenant: Option<&str>,
     terms: ClaimTerms,
 ) -> StepResult<Option<Chunk>> {
     if let Some(chunk) = claim_again(connection, worker, terms)? {
@@ -36,7 +38,7 @@ pub(crate) fn claim(
     take_from_the_silent(connection, terms)?;
     let next: Option<(i64, String, u64)> = connection
         .prepare_cached(NEXT)?
-        .query_one([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+        .query_one([tenant], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
         .optional()?;
     let Some((id, tenant, number)) = next else { return Ok(None) };
     end_turn(connection, &tenant)?;

@@ -226,7 +226,7 @@ async fn the_batches_of_an_earlier_release_go_on() {
     let terms = ClaimTerms { silent: Duration::from_secs(1800), attempts_max: 3, now };
     for (number, attempt) in [(0, 3), (1, 2), (2, 1)] {
         let worker = WorkerName { instance: "new run".to_owned(), number: 0 };
-        let chunk = store.claim_chunk(&worker, terms).await.unwrap().unwrap();
+        let chunk = store.claim_chunk(&worker, None, terms).await.unwrap().unwrap();
         assert_eq!((chunk.number, chunk.attempt), (number, attempt));
         assert!(store.finish_chunk(&chunk, always(now)).await.unwrap());
     }

@@ -95,7 +95,7 @@ pub(crate) fn new_worker() -> WorkerName {
 
 /// A claim at a time, if there is anything to do.
 pub(crate) async fn claim(store: &dyn Store, seconds: i64) -> Option<Chunk> {
-    store.claim_chunk(&new_worker(), terms(seconds)).await.unwrap()
+    store.claim_chunk(&new_worker(), None, terms(seconds)).await.unwrap()
 }
 
 /// A claim of a worker at a time, if there is anything to do.
@@ -104,7 +104,7 @@ pub(crate) async fn claim_as(
     (instance, number): (&str, u32),
     seconds: i64,
 ) -> Option<Chunk> {
-    store.claim_chunk(&worker(instance, number), terms(seconds)).await.unwrap()
+    store.claim_chunk(&worker(instance, number), None, terms(seconds)).await.unwrap()
 }
 
 /// A claim at a time when there is something to do.

@@ -8,7 +8,7 @@ use storage::{Batch, BatchOrder, BatchState, Chunk, always};
 use crate::Fixture;
 use crate::batch_support::{
     CHUNK, SILENT_SECONDS, batch_order, claim, claim_as, claimed, make, now_is, ordered, stored,
-    type_of,
+    terms, type_of, worker,
 };
 use crate::support::{ME, at, crash, draw, gaps, new_sequence, open};
 
@@ -157,6 +157,29 @@ pub async fn tenants_take_turns(fixture: &dyn Fixture) {
     }
     assert_eq!(turns, [a, a, b, a, b, a, b, second_of_a]);
     assert_eq!(claim(&*store, 18).await, None);
+}
+
+/// Where somebody else says whose turn it is. What was lost on the way comes first all the same.
+pub async fn a_claim_can_be_for_one_tenant(fixture: &dyn Fixture) {
+    let store = open(fixture).await;
+    let (a, b) = (type_of(&*store, "a", "code").await, type_of(&*store, "b", "code").await);
+    stored(&*store, a, 3 * CHUNK).await;
+    stored(&*store, b, CHUNK).await;
+    let claim = async |number, tenant| {
+        let worker = worker("workers", number);
+        store.claim_chunk(&worker, tenant, terms(10)).await.unwrap()
+    };
+    assert_eq!(claim(0, Some("nobody")).await, None);
+    let lost = claim(1, Some("b")).await.unwrap();
+    assert_eq!(lost.type_id, b);
+    assert_eq!(claim(2, Some("b")).await, None, "it has no more");
+    for (worker, number) in [(2, 0), (3, 1)] {
+        let chunk = claim(worker, Some("a")).await.unwrap();
+        assert_eq!((chunk.type_id, chunk.number), (a, number));
+    }
+    let again = claim(1, Some("a")).await.unwrap();
+    assert_eq!((again.batch, again.number, again.attempt), (lost.batch, lost.number, 1));
+    assert_eq!(claim(4, None).await.unwrap().number, 2);
 }
 
 pub async fn a_silent_worker_loses_its_chunk(fixture: &dyn Fixture) {

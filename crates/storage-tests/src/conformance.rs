@@ -84,6 +84,7 @@ macro_rules! conformance {
                 workers_at_once_make_every_chunk_once
                 claims_at_once_never_give_the_same_chunk
                 tenants_take_turns
+                a_claim_can_be_for_one_tenant
                 a_silent_worker_loses_its_chunk
                 a_worker_that_nobody_missed_finishes_late
                 a_failed_chunk_waits_for_its_time

@@ -55,7 +55,7 @@ pub async fn a_chunk_that_is_silent_too_often_is_a_dead_letter(fixture: &dyn Fix
     let batch = stored(&*store, id, CHUNK).await;
     let claim_at = async |seconds| {
         let terms = ClaimTerms { attempts_max: 2, ..terms(seconds) };
-        store.claim_chunk(&new_worker(), terms).await.unwrap()
+        store.claim_chunk(&new_worker(), None, terms).await.unwrap()
     };
     for (seconds, attempt) in [(10, 1), (2000, 2)] {
         assert_eq!(claim_at(seconds).await.map(|chunk| chunk.attempt), Some(attempt));

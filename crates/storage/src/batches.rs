@@ -18,48 +18,9 @@ use idgen::spec::Ledger;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::batch_id::BatchId;
+use crate::chunks::{Chunk, ClaimTerms, DeadChunk, DeadFilter, Verdict, WorkerName};
 use crate::{Result, TypeId};
-
-/// Bits of a snowflake: counter, and counter with node.
-const COUNTER_BITS: u32 = 12;
-const TIME_SHIFT: u32 = 22;
-
-/// Snowflakes of one node in one millisecond.
-pub const SNOWFLAKES_PER_MS: u64 = 1 << COUNTER_BITS;
-
-/// 2024-01-01T00:00:00Z in milliseconds since 1970: the epoch of batch and code IDs.
-pub const SNOWFLAKE_EPOCH_MS: i64 = 1_704_067_200_000;
-
-/// A batch. A snowflake: the time of the order, and in the place of the node the shard of its tenant,
-/// so that it says where its rows are. The snowflakes behind it are those of its codes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct BatchId(pub i64);
-
-impl BatchId {
-    /// The batch that is ordered at a millisecond since [`SNOWFLAKE_EPOCH_MS`] on a shard.
-    pub fn new(ms: i64, shard: u16) -> Self {
-        Self(ms << TIME_SHIFT | i64::from(shard) << COUNTER_BITS)
-    }
-
-    /// The shard.
-    pub fn shard(self) -> u16 {
-        u16::try_from(self.0 >> COUNTER_BITS & 0x3ff).unwrap_or(0)
-    }
-
-    /// Milliseconds of snowflakes that a batch of so many codes takes, itself included.
-    pub fn span_ms(count: u64) -> u64 {
-        count / SNOWFLAKES_PER_MS + 1
-    }
-
-    /// The ID of one of its codes, counted from 0.
-    pub fn code_id(self, position: u64) -> i64 {
-        let behind = position + 1;
-        let ms = i64::try_from(behind / SNOWFLAKES_PER_MS).unwrap_or(i64::MAX);
-        let counter = i64::try_from(behind % SNOWFLAKES_PER_MS).unwrap_or(0);
-        self.0 + (ms << TIME_SHIFT) + counter
-    }
-}
 
 /// Where a batch stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -238,6 +199,42 @@ impl Batch {
         left.saturating_sub(self.dead_chunks * self.chunk_serials)
     }
 
+    /// How far it is.
+    pub fn progress(&self) -> Progress {
+        Progress {
+            state: self.state,
+            made: self.made,
+            abandoned: self.abandoned,
+            dead_chunks: self.dead_chunks,
+            error: self.error.clone(),
+            started_at: self.started_at,
+            finished_at: self.finished_at,
+            idle_since: self.idle_since,
+            idle: self.idle,
+            recalled: self.recalled.clone(),
+        }
+    }
+
+    /// The same batch, so far.
+    #[must_use]
+    pub fn with_progress(self, progress: Progress) -> Self {
+        let Progress { state, made, abandoned, dead_chunks, error, .. } = progress;
+        let Progress { started_at, finished_at, idle_since, idle, recalled, .. } = progress;
+        Self {
+            state,
+            made,
+            abandoned,
+            dead_chunks,
+            error,
+            started_at,
+            finished_at,
+            idle_since,
+            idle,
+            recalled,
+            ..self
+        }
+    }
+
     /// How many chunks it has.
     pub fn chunks(&self) -> u64 {
         match self.ledger {
@@ -253,6 +250,22 @@ impl Batch {
     }
 }
 
+/// What changes about a batch while it is done and afterwards. The fields are those of [`Batch`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[expect(missing_docs, reason = "a batch has the same fields")]
+pub struct Progress {
+    pub state: BatchState,
+    pub made: u64,
+    pub abandoned: u64,
+    pub dead_chunks: u64,
+    pub error: Option<String>,
+    pub started_at: Option<Timestamp>,
+    pub finished_at: Option<Timestamp>,
+    pub idle_since: Option<Timestamp>,
+    pub idle: Duration,
+    pub recalled: Option<Void>,
+}
+
 /// Which batches to list.
 #[derive(Debug, Clone, Default)]
 pub struct BatchFilter {
@@ -264,88 +277,6 @@ pub struct BatchFilter {
     pub before: Option<BatchId>,
     /// At most so many.
     pub limit: usize,
-}
-
-/// A chunk that a worker has claimed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Chunk {
-    /// The batch.
-    pub batch: BatchId,
-    /// The type.
-    pub type_id: TypeId,
-    /// Which one of the batch, from 0.
-    pub number: u64,
-    /// Its serials.
-    pub serials: Range<u64>,
-    /// The position of its first code in the batch.
-    pub position: u64,
-    /// Which attempt this is, from 1.
-    pub attempt: u32,
-    /// Grows with every claim. A claim with an old token can change nothing any more.
-    pub token: i64,
-}
-
-/// A worker: it does one chunk at a time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WorkerName {
-    /// The instance that it belongs to.
-    pub instance: String,
-    /// Which one of the instance, from 0.
-    pub number: u32,
-}
-
-/// Terms of a claim.
-#[derive(Debug, Clone, Copy)]
-pub struct ClaimTerms {
-    /// A chunk whose worker has been silent for so long is given to another.
-    pub silent: Duration,
-    /// A chunk that was claimed so often and is silent is a dead letter.
-    pub attempts_max: u32,
-    /// When.
-    pub now: Timestamp,
-}
-
-/// A chunk that automatic retries gave up on.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeadChunk {
-    /// The batch.
-    pub batch: BatchId,
-    /// The type.
-    pub type_id: TypeId,
-    /// Which one of the batch, from 0.
-    pub number: u64,
-    /// Its serials.
-    pub serials: Range<u64>,
-    /// How often it was tried.
-    pub attempts: u32,
-    /// The last error.
-    pub error: String,
-    /// Since when it is a dead letter.
-    pub died_at: Timestamp,
-}
-
-/// Which dead letters are meant.
-#[derive(Debug, Clone, Default)]
-pub struct DeadFilter {
-    /// Only of these types. None is all.
-    pub types: Option<Vec<TypeId>>,
-    /// Only of this batch.
-    pub batch: Option<BatchId>,
-    /// Only this chunk of the batch.
-    pub chunk: Option<u64>,
-    /// Only those behind this one, in order of batch and chunk.
-    pub after: Option<(BatchId, u64)>,
-    /// At most so many.
-    pub limit: usize,
-}
-
-/// What to do with a dead letter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
-    /// Try again, with all attempts.
-    Retry,
-    /// Give it up. Its serials become a gap with reason `abandoned`.
-    Abandon,
 }
 
 /// Tells the time, for steps that take so long that it matters when they end.
@@ -382,13 +313,18 @@ pub trait BatchStore {
     /// Batches, the latest first.
     async fn batches(&self, filter: &BatchFilter) -> Result<Vec<Batch>>;
 
-    /// Takes a chunk that waits and whose time has come, or whose worker was silent for too long. The
-    /// tenant that was served least recently comes first, then its oldest batch, then the lowest
-    /// chunk. The batch is running from the first claim on. A chunk that was silent too often becomes
-    /// a dead letter on the way. A worker that asks has nothing under way: a chunk that is on record as
-    /// running with it is one whose claim never reached it, and comes first, with a new token and as the
+    /// Takes a chunk that waits and whose time has come, or whose worker was silent for too long: one of
+    /// this tenant, or else of the tenant that was served least recently; then of its oldest batch, then the
+    /// lowest. The batch is running from the first claim on. A chunk that was silent too often becomes a dead
+    /// letter on the way. A worker that asks has nothing under way: a chunk that is on record as running with
+    /// it is one whose claim never reached it, and comes first, whosever it is, with a new token and as the
     /// same attempt.
-    async fn claim_chunk(&self, worker: &WorkerName, terms: ClaimTerms) -> Result<Option<Chunk>>;
+    async fn claim_chunk(
+        &self,
+        worker: &WorkerName,
+        tenant: Option<&str>,
+        terms: ClaimTerms,
+    ) -> Result<Option<Chunk>>;
 
     /// Writes the rows of a chunk and notes that it is done, in one step. The last one completes the
     /// batch. False if the claim is not in force any more; then nothing has changed. It is done when its
@@ -444,27 +380,4 @@ pub trait BatchStore {
         verdict: Verdict,
         now: Timestamp,
     ) -> Result<u64>;
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_ids_of_codes_follow_that_of_their_batch() {
-        let batch = BatchId::new(1000, 3);
-        assert_eq!(batch.shard(), 3);
-        assert_eq!(batch.code_id(0), batch.0 + 1);
-        assert_eq!(batch.code_id(SNOWFLAKES_PER_MS - 1), BatchId::new(1001, 3).0);
-        assert_eq!(batch.code_id(2 * SNOWFLAKES_PER_MS), BatchId::new(1002, 3).0 + 1);
-    }
-
-    #[test]
-    fn a_batch_takes_the_time_of_all_its_ids() {
-        for count in [1, 4094, 4095, 4096, 8191, 1_000_000] {
-            let last = BatchId::new(0, 0).code_id(count - 1);
-            let next = BatchId::new(i64::try_from(BatchId::span_ms(count)).unwrap(), 0).0;
-            assert!(last < next && next - last <= 1 << TIME_SHIFT, "{count}");
-        }
-    }
 }

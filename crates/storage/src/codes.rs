@@ -6,7 +6,8 @@ use async_trait::async_trait;
 use idgen::spec::Ledger;
 use jiff::Timestamp;
 
-use crate::batches::{BatchId, Void};
+use crate::batch_id::BatchId;
+use crate::batches::Void;
 use crate::{Result, TypeId};
 
 /// Most codes in one table. A serial is in the table of its number divided by this.

@@ -2,7 +2,9 @@
 
 mod answers;
 mod audit;
+mod batch_id;
 mod batches;
+mod chunks;
 mod codes;
 mod counters;
 mod documents;
@@ -11,6 +13,7 @@ mod instances;
 mod issues;
 mod keys;
 mod manifests;
+mod noticeboard;
 mod outbox;
 pub mod packing;
 mod pools;
@@ -20,11 +23,12 @@ mod types;
 
 pub use answers::{Answer, AnswerClaim, AnswerKey, AnswerStore, Claimant};
 pub use audit::{AuditStore, Deed, DeedFilter};
+pub use batch_id::{BatchId, SNOWFLAKE_EPOCH_MS, SNOWFLAKES_PER_MS};
 pub use batches::{
-    Batch, BatchFilter, BatchId, BatchOrder, BatchState, BatchStore, Chunk, ClaimTerms, DeadChunk,
-    DeadFilter, Now, Ordered, SNOWFLAKE_EPOCH_MS, SNOWFLAKES_PER_MS, Verdict, Void, Wake,
-    WorkerName, always,
+    Batch, BatchFilter, BatchOrder, BatchState, BatchStore, Now, Ordered, Progress, Void, Wake,
+    always,
 };
+pub use chunks::{Chunk, ClaimTerms, DeadChunk, DeadFilter, Verdict, WorkerName};
 pub use codes::{BatchRange, CODES_PER_TABLE, CodeKey, CodeStatus, CodeStore, ScanKey};
 pub use counters::{CounterStore, Draw, GivenBack, Losses, Span, pool_holder};
 pub use documents::{
@@ -41,6 +45,7 @@ pub use issues::{
 };
 pub use keys::{ApiKey, KeyStore, NewApiKey, Scope};
 pub use manifests::{Manifest, ManifestStore};
+pub use noticeboard::{Dispatch, HotCodes, Noticeboard, ProgressBoard};
 pub use outbox::{
     Attempt, Delivery, DeliveryFilter, DeliveryId, DeliveryRecord, DeliveryState, Event, Heading,
     NewDelivery, Next, OutboxStore, Outcome, Wanted,

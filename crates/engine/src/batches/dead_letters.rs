@@ -1,5 +1,6 @@
 //! Chunks that automatic retries gave up on. A person has them tried again, or gives them up.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::json;
@@ -40,14 +41,18 @@ impl Batches {
         filter.types = self.types(tenant, type_name);
         filter.limit = PAGE;
         let mut settled = 0;
+        let mut tenants = BTreeSet::new();
         loop {
             let dead = self.store.dead_chunks(&filter).await?;
             settled += self.settle_page(&dead, tenant, decision).await?;
+            let types = dead.iter().filter_map(|dead| self.type_of(dead.type_id, tenant));
+            tenants.extend(types.map(|live| live.stored().id_type.tenant().to_owned()));
             let Some(last) = dead.last().filter(|_| dead.len() == PAGE) else { break };
             filter.after = Some((last.batch, last.number));
         }
         if settled > 0 {
-            self.work.notify_waiters();
+            let tenants: Vec<&str> = tenants.iter().map(String::as_str).collect();
+            self.call_workers(&tenants).await;
             self.news.notify_one();
         }
         Ok(settled)

@@ -3,8 +3,10 @@
 mod dead_letters;
 mod ending;
 mod error;
+mod following;
 mod manifests;
 mod order;
+mod turns;
 mod worker;
 
 use std::collections::HashSet;
@@ -13,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
-use storage::{Batch, BatchFilter, BatchId, Store, StoreError, TypeId};
+use storage::{Batch, BatchFilter, BatchId, Noticeboard, Store, StoreError, TypeId};
 use tokio::sync::Notify;
 use tracing::info;
 
@@ -21,6 +23,7 @@ pub use self::error::BatchError;
 pub use self::order::BatchRequest;
 pub(crate) use self::worker::Worker;
 
+use self::turns::Turns;
 use crate::LiveType;
 use crate::audit::Audit;
 use crate::backoff::Backoff;
@@ -58,6 +61,9 @@ pub struct Batches {
     settings: BatchSettings,
     /// Where codes are looked for.
     codes: Arc<Codes>,
+    /// What instances tell each other.
+    board: Option<Arc<dyn Noticeboard>>,
+    turns: Arc<Turns>,
     /// Wakes idle workers of this instance.
     work: Arc<Notify>,
     /// Says that a batch may have come to a state which others want to know of.
@@ -71,17 +77,32 @@ impl Batches {
         settings: BatchSettings,
         codes: Arc<Codes>,
         news: Arc<Notify>,
+        board: Option<Arc<dyn Noticeboard>>,
     ) -> Arc<Self> {
         let Common { store, clock, metrics, .. } = common.clone();
         let work = Arc::new(Notify::new());
-        let wake = Arc::downgrade(&work);
+        let turns = Arc::new(Turns::new(board.clone()));
+        let (wake, heard) = (Arc::downgrade(&work), Arc::clone(&turns));
         store.on_order(Arc::new(move || {
-            if let Some(work) = wake.upgrade() {
+            // Whoever hears of turns need not be called as well, and waits on.
+            if let Some(work) = wake.upgrade().filter(|_| !heard.are_heard()) {
                 work.notify_waiters();
             }
         }));
         let audit = Audit::new(common);
-        Arc::new(Self { store, catalogue, clock, metrics, audit, settings, codes, work, news })
+        Arc::new(Self {
+            store,
+            catalogue,
+            clock,
+            metrics,
+            audit,
+            settings,
+            codes,
+            board,
+            turns,
+            work,
+            news,
+        })
     }
 
     /// A batch and its type, as far as one tenant may see them; none is every tenant.
@@ -114,6 +135,13 @@ impl Batches {
             return Ok(vec![batch.serials.clone()]);
         }
         Ok(self.store.made(batch.id).await?)
+    }
+
+    /// Calls workers, on all instances if that is possible, to tenants that have chunks to be done.
+    async fn call_workers(&self, tenants: &[&str]) {
+        if !self.turns.offer(tenants).await {
+            self.work.notify_waiters();
+        }
     }
 
     /// Gives back what instances that are gone were working on.

@@ -98,7 +98,7 @@ impl Batches {
                 let (id, label) = (batch.id.0, live.label());
                 info!(batch = id, count, "batch {id}: {count} codes of {label} were ordered");
                 match batch.ledger {
-                    Ledger::Stored => self.work.notify_waiters(),
+                    Ledger::Stored => self.call_workers(&[request.tenant]).await,
                     Ledger::Derived => self.news.notify_one(),
                 }
                 Ok((batch, live))

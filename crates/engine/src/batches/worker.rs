@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 use tracing::{debug, error, info, warn};
 
-use super::Batches;
+use super::{BatchSettings, Batches};
 use crate::surroundings::Entropy;
 
 /// How often an idle worker looks for chunks whose time has come, or whose worker is gone.
@@ -73,15 +73,16 @@ impl Worker {
     /// Works until told to stop. A chunk that was begun is finished first.
     pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
         let mut failing = false;
+        let mut turn = None;
         while !*stop.borrow() {
             // Before the look, so that an order which comes right after it is not missed.
             let woken = self.batches.work.notified();
-            let pause = match caught(self.step(&stop)).await {
+            let pause = match caught(self.step(turn.take(), &stop)).await {
                 Ok(worked) => {
                     failing = false;
                     match worked {
                         true => Duration::ZERO,
-                        false if self.batches.store.hears_of_orders() => LOOK_EVERY,
+                        false if self.hears_of_orders() => LOOK_EVERY,
                         false => LOOK_FOR_ORDERS_EVERY,
                     }
                 }
@@ -97,21 +98,25 @@ impl Worker {
             }
             tokio::select! {
                 () = woken => {}
-                () = tokio::time::sleep(pause) => {}
+                next = self.batches.turns.wait(&self.name, pause) => turn = next,
                 _ = stop.changed() => {}
             }
         }
     }
 
-    /// Does one chunk. False if there is none to do.
-    async fn step(&self, stop: &watch::Receiver<bool>) -> Result<bool, StoreError> {
-        let Batches { store, clock, metrics, settings, .. } = &*self.batches;
-        let terms = ClaimTerms {
-            silent: settings.silent,
-            attempts_max: settings.backoff.retries + 1,
-            now: clock.now(),
-        };
-        let Some(chunk) = store.claim_chunk(&self.name, terms).await? else { return Ok(false) };
+    fn hears_of_orders(&self) -> bool {
+        self.batches.turns.are_heard() || self.batches.store.hears_of_orders()
+    }
+
+    /// Does one chunk, of the tenant whose turn was waited for if there was one. False if there is none
+    /// to do.
+    async fn step(
+        &self,
+        turn: Option<String>,
+        stop: &watch::Receiver<bool>,
+    ) -> Result<bool, StoreError> {
+        let metrics = &self.batches.metrics;
+        let Some(chunk) = self.claim(turn).await? else { return Ok(false) };
         let (batch, number) = (chunk.batch.0, chunk.number);
         // A chunk at which a worker panics has failed like others, and is a dead letter in the end.
         match caught(self.finish(&chunk, stop)).await {
@@ -129,6 +134,34 @@ impl Worker {
             }
         }
         Ok(true)
+    }
+
+    /// Finds something to do: for those whose turn it is, and then for anybody. A chunk that waited for
+    /// its time has no turn, nor has one whose turn got lost.
+    async fn claim(&self, mut turn: Option<String>) -> Result<Option<Chunk>, StoreError> {
+        let Batches { store, turns, catalogue, .. } = &*self.batches;
+        loop {
+            if turn.is_none() {
+                turn = turns.take(&self.name).await;
+            }
+            let Some(tenant) = turn.take() else { break };
+            let chunk = store.claim_chunk(&self.name, Some(&tenant), self.terms()).await;
+            // Before the work, so that others can work for the same tenant.
+            turns.end(&self.name, &tenant, !matches!(chunk, Ok(None))).await;
+            if let Some(chunk) = chunk? {
+                return Ok(Some(chunk));
+            }
+        }
+        let chunk = store.claim_chunk(&self.name, None, self.terms()).await?;
+        if let Some(live) = chunk.as_ref().and_then(|chunk| catalogue.by_id(chunk.type_id)) {
+            turns.offer(&[live.stored().id_type.tenant()]).await;
+        }
+        Ok(chunk)
+    }
+
+    fn terms(&self) -> ClaimTerms {
+        let BatchSettings { silent, backoff, .. } = self.batches.settings;
+        ClaimTerms { silent, attempts_max: backoff.retries + 1, now: self.batches.clock.now() }
     }
 
     /// Has a chunk written. As long as the store cannot even be asked, the chunk has not failed, so that

@@ -102,6 +102,7 @@ impl Fixture {
             master_key: MasterKey::new(&TypeKey::new([5; 32])),
             instance: format!("instance-{}", self.starts),
             shared_pools: SharedPoolSet::default(),
+            board: None,
             carrier,
         }
     }

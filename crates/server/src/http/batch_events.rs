@@ -10,7 +10,7 @@ use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use engine::batches::BatchError;
 use futures_util::stream;
-use storage::{BatchId, BatchState, Scope};
+use storage::{Batch, BatchState, Scope};
 
 use super::App;
 use super::auth::known_key;
@@ -62,8 +62,8 @@ pub(crate) async fn events(
         let place = app.followers.enter(live.stored().id_type.tenant()).map_err(no_room)?;
         let headers = headers.clone();
         let keep_alive = KeepAlive::new().interval(app.heartbeat).text("still here");
-        let (app, shown) = (Arc::clone(&app), None);
-        let follower = Follower { app, headers, id, tenant, shown, number: 0, _place: place };
+        let (app, seen, shown) = (Arc::clone(&app), batch, None);
+        let follower = Follower { app, headers, seen, tenant, shown, number: 0, _place: place };
         let events = stream::unfold(Some(follower), async |follower| follower?.next().await);
         Ok(Sse::new(events).keep_alive(keep_alive).into_response())
     })
@@ -84,7 +84,8 @@ struct Follower {
     app: Arc<App>,
     /// The key is looked at each time: it may be revoked meanwhile.
     headers: HeaderMap,
-    id: BatchId,
+    /// The batch as it was seen last.
+    seen: Batch,
     tenant: Option<String>,
     /// What was shown last.
     shown: Option<Stands>,
@@ -104,15 +105,21 @@ impl Follower {
                 tokio::time::sleep(LOOK_EVERY).await;
             }
             known_key(&self.headers, &self.app.engine.keys, self.app.access).ok()?;
-            let (batch, live) =
-                match self.app.engine.batches.find(self.id, self.tenant.as_deref()).await {
-                    Ok(found) => found,
-                    Err(BatchError::NotFound) => return None,
-                    // The client connects to another one.
-                    Err(_) if self.app.shutting_down() => return None,
-                    // A store that is away for a moment is no end.
-                    Err(_) => continue,
-                };
+            let (batch, live) = match self
+                .app
+                .engine
+                .batches
+                .look_again(&self.seen, self.tenant.as_deref())
+                .await
+            {
+                Ok(found) => found,
+                Err(BatchError::NotFound) => return None,
+                // The client connects to another one.
+                Err(_) if self.app.shutting_down() => return None,
+                // A store that is away for a moment is no end.
+                Err(_) => continue,
+            };
+            self.seen = batch.clone();
             let stands = (batch.made, batch.dead_chunks, batch.state, batch.recalled.is_some());
             let unchanged = self.shown == Some(stands);
             if unchanged && self.app.shutting_down() {

@@ -26,6 +26,7 @@ mod batches;
 mod catalogue;
 mod crashes;
 mod crowded;
+mod dispatch;
 mod documents;
 mod exhaustion;
 mod full_sink;

@@ -19,7 +19,7 @@ use crate::time::Time;
 const CLAIM: &str = "
     SELECT outcome, its_type AS type_id, its_position AS position, (claimed).batch_id,
            (claimed).number, (claimed).start, (claimed).stop, (claimed).attempts, (claimed).token
-    FROM claim_chunk($1, $2, $3, $4, $5)";
+    FROM claim_chunk($1, $2, $3, $4, $5, $6)";
 
 const IS_HELD: &str = "
     SELECT FROM chunks WHERE worker = $1 AND worker_number = $2 AND state = 'running' LIMIT 1";
@@ -55,22 +55,27 @@ impl Turns {
 }
 
 impl PostgresStore {
-    /// A tenant's turn is known on its shard only, so shards take turns like tenants do. One that
-    /// does not answer does not keep the others from their turn.
+    /// A tenant's turn is known on its shard only, so unless a tenant is named, shards take turns like
+    /// tenants do. One that does not answer does not keep the others from their turn.
     pub(super) async fn claim(
         &self,
         worker: &WorkerName,
+        tenant: Option<&str>,
         terms: ClaimTerms,
     ) -> Result<Option<Chunk>> {
-        let mut order = self.turns.order(self.databases.len());
-        if order.len() > 1 {
+        let mut order: Vec<usize> = match tenant {
+            Some(tenant) => self.shard_of_tenant(tenant).await?.into_iter().collect(),
+            None => self.turns.order(self.databases.len()),
+        };
+        if self.databases.len() > 1 {
             let held = self.shards_with_chunks_of(worker).await;
-            order.sort_by_key(|shard| !held.contains(shard));
+            order.retain(|shard| !held.contains(shard));
+            order = held.into_iter().chain(order).collect();
         }
         let mut failed = Ok(None);
         for place in order {
             let shard = &self.databases[place];
-            match claim_on(shard, worker, terms).await {
+            match claim_on(shard, worker, tenant, terms).await {
                 Ok(None) => {}
                 Ok(Some(chunk)) => {
                     self.turns.note(place);
@@ -130,15 +135,17 @@ impl PostgresStore {
 async fn claim_on(
     shard: &Database,
     worker: &WorkerName,
+    tenant: Option<&str>,
     terms: ClaimTerms,
 ) -> Result<Option<Chunk>> {
     let silent_since = terms.now.checked_sub(terms.silent).unwrap_or(Timestamp::MIN);
     let (now, silent_since) = (Time::new(terms.now), Time::new(silent_since));
     let attempts_max = i32::try_from(terms.attempts_max).unwrap_or(i32::MAX);
     let number = i64::from(worker.number);
-    let params: [Param<'_>; 5] = [
+    let params: [Param<'_>; 6] = [
         (&worker.instance, Type::TEXT),
         (&number, Type::INT8),
+        (&tenant, Type::TEXT),
         (&now, Type::TIMESTAMPTZ),
         (&silent_since, Type::TIMESTAMPTZ),
         (&attempts_max, Type::INT4),

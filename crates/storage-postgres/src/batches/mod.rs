@@ -63,8 +63,13 @@ impl BatchStore for PostgresStore {
         self.list_batches(filter).await
     }
 
-    async fn claim_chunk(&self, worker: &WorkerName, terms: ClaimTerms) -> Result<Option<Chunk>> {
-        self.claim(worker, terms).await
+    async fn claim_chunk(
+        &self,
+        worker: &WorkerName,
+        tenant: Option<&str>,
+        terms: ClaimTerms,
+    ) -> Result<Option<Chunk>> {
+        self.claim(worker, tenant, terms).await
     }
 
     async fn finish_chunk(&self, chunk: &Chunk, now: Now) -> Result<bool> {

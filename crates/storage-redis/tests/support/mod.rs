@@ -13,7 +13,7 @@ use jiff::Timestamp;
 use storage::{
     CounterStore, Items, PoolKey, Result, SharedPools, Store, TopUp, ToppedUp, TypeStore, Withdrawn,
 };
-use storage_redis::{RedisPools, Settings};
+use storage_redis::{Settings, SharedRedis};
 use storage_sqlite::SqliteStore;
 use tempfile::TempDir;
 
@@ -42,19 +42,19 @@ impl World {
     }
 
     /// Pools on a server, as soon as they can be used.
-    pub(crate) async fn pools(&self, url: &str) -> Arc<RedisPools> {
+    pub(crate) async fn pools(&self, url: &str) -> Arc<SharedRedis> {
         let pools = self.pools_with(settings(url));
         closed(&pools).await;
         pools
     }
 
     /// Pools with settings, which are perhaps not yet connected.
-    pub(crate) fn pools_with(&self, settings: Settings) -> Arc<RedisPools> {
+    pub(crate) fn pools_with(&self, settings: Settings) -> Arc<SharedRedis> {
         static TOKENS: AtomicU64 = AtomicU64::new(1);
         let tokens = Arc::new(|| u128::from(TOKENS.fetch_add(1, Ordering::Relaxed)));
         let store = Arc::clone(&self.store) as Arc<dyn Store>;
         let clock = Arc::new(|| Timestamp::UNIX_EPOCH);
-        RedisPools::connect(settings, store, clock, tokens).unwrap()
+        SharedRedis::connect(settings, store, clock, tokens).unwrap()
     }
 
     pub(crate) fn order(&self, size: u64) -> TopUp {
@@ -71,7 +71,7 @@ impl World {
     }
 
     /// Fills the pool to its size in as many steps as that takes.
-    pub(crate) async fn fill(&self, pools: &RedisPools, size: u64) {
+    pub(crate) async fn fill(&self, pools: &SharedRedis, size: u64) {
         loop {
             match pools.top_up(&self.pool, self.order(size)).await.unwrap() {
                 ToppedUp::Full { .. } => return,
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    pub(crate) async fn withdraw(&self, pools: &RedisPools, count: usize) -> Result<Vec<u64>> {
+    pub(crate) async fn withdraw(&self, pools: &SharedRedis, count: usize) -> Result<Vec<u64>> {
         pools.withdraw(&self.pool, count).await.map(serials)
     }
 
@@ -141,22 +141,22 @@ pub(crate) async fn until(what: &str, mut so: impl AsyncFnMut() -> bool) {
 }
 
 /// Waits until pools can be used.
-pub(crate) async fn closed(pools: &RedisPools) {
+pub(crate) async fn closed(pools: &SharedRedis) {
     until("the breaker closes", async || !pools.is_open()).await;
 }
 
 /// Waits until pools are known to be unusable.
-pub(crate) async fn opened(pools: &RedisPools) {
+pub(crate) async fn opened(pools: &SharedRedis) {
     until("the breaker opens", async || pools.is_open()).await;
 }
 
-pub(crate) fn reading(pools: &RedisPools, name: &str) -> f64 {
+pub(crate) fn reading(pools: &SharedRedis, name: &str) -> f64 {
     let readings = pools.readings();
     readings.iter().find(|reading| reading.name == name).expect("there is such a reading").value
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is a small number")]
-pub(crate) fn epoch(pools: &RedisPools) -> u64 {
+pub(crate) fn epoch(pools: &SharedRedis) -> u64 {
     reading(pools, "redis_pool_epoch") as u64
 }
 

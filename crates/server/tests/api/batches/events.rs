@@ -85,9 +85,9 @@ fn make_one_chunk_and_lose_another(home: &Home, now: &str) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let store = storage_sqlite::SqliteStore::open(&home.data()).unwrap();
-        let chunk = store.claim_chunk(&worker, terms).await.unwrap().unwrap();
+        let chunk = store.claim_chunk(&worker, None, terms).await.unwrap().unwrap();
         assert!(store.finish_chunk(&chunk, always(now)).await.unwrap());
-        let chunk = store.claim_chunk(&worker, terms).await.unwrap().unwrap();
+        let chunk = store.claim_chunk(&worker, None, terms).await.unwrap().unwrap();
         assert!(store.fail_chunk(&chunk, "lost", None, now).await.unwrap());
     });
 }

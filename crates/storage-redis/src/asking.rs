@@ -1,4 +1,4 @@
-//! The lists that pools are kept in: asking about one, and putting serials back into it.
+//! Asking the server that has a key, and putting serials back into their list.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use storage::PoolKey;
 
 use crate::breaker::Shared;
 use crate::error::Trouble;
-use crate::keys::PoolKeys;
+use crate::keys::{self, PoolKeys};
 use crate::link::Link;
 use crate::server;
 
@@ -17,19 +17,23 @@ impl Shared {
         &self,
         link: &Arc<Link>,
         pool: &PoolKey,
-        mut commands: Pipeline,
+        commands: Pipeline,
     ) -> Result<Vec<Value>, Trouble> {
-        let step = async {
-            let node = link.node(pool)?;
-            server::ask_history(&mut commands);
-            let mut answers = node.wire.ask_all(&commands).await?;
-            node.server.check_history(&answers.pop().unwrap_or_default())?;
-            match answers.iter().find_map(refusal) {
-                Some(refused) => Err(refused),
-                None => Ok(answers),
-            }
-        };
+        let step = async { accepted(ask_node(link, &keys::tag(pool), commands).await?) };
         self.over(link, step).await
+    }
+
+    /// Sends commands about keys with a tag that the service can do without, and vouches for the answers.
+    /// A user of the server who may not use them can still use the pools, so a refusal does not open the
+    /// breaker.
+    pub(crate) async fn ask_aside(
+        &self,
+        link: &Arc<Link>,
+        tag: &str,
+        commands: Pipeline,
+    ) -> Result<Vec<Value>, Trouble> {
+        let answers = self.over(link, ask_node(link, tag, commands)).await?;
+        accepted(answers).inspect_err(|_| self.figures.notes_refused.add(1))
     }
 
     pub(crate) fn keys(&self, pool: &PoolKey, link: &Link) -> PoolKeys {
@@ -68,6 +72,20 @@ impl Shared {
             }
         }
     }
+}
+
+/// Sends commands with the question for the history behind them, which vouches for all answers.
+async fn ask_node(link: &Link, tag: &str, mut commands: Pipeline) -> Result<Vec<Value>, Trouble> {
+    let node = link.node(tag)?;
+    server::ask_history(&mut commands);
+    let mut answers = node.wire.ask_all(&commands).await?;
+    node.server.check_history(&answers.pop().unwrap_or_default())?;
+    Ok(answers)
+}
+
+/// The answers, if none is a refusal.
+pub(crate) fn accepted(answers: Vec<Value>) -> Result<Vec<Value>, Trouble> {
+    answers.iter().find_map(refusal).map_or(Ok(answers), Err)
 }
 
 fn refusal(answer: &Value) -> Option<Trouble> {

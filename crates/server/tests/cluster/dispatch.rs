@@ -1,0 +1,147 @@
+//! Turns and progress in Redis: what they are good for, and that nothing is lost with them.
+
+use std::process::Command;
+use std::thread;
+
+use serde_json::{Value, json};
+use test_services::Servers;
+
+use crate::instances::{breakable_servers, metric, start_together};
+use crate::support::batches::{begins_soon, order, wait_for};
+use crate::support::{Deployment, Home, Server, wait_until};
+
+const CONFIG: &str = "
+id_types:
+  - { name: bottle, random: { alphabet: crockford32, length: 16, check: iso7064 } }
+";
+
+const TURNS: &str = "mintage_redis_turns_taken_total";
+const PROGRESS: &str = "mintage_redis_progress_found_total";
+const BREAKER: &str = "mintage_redis_breaker_open";
+
+fn home(servers: &Servers) -> Home {
+    Home::on(Deployment::PostgresAndRedis, servers)
+        .with_config(CONFIG)
+        .with("MINTAGE__BATCHES__CHUNK_CODES", "1000")
+}
+
+/// What somebody who follows a batch is told, from now to its end.
+fn follow(server: &Server, batch: &Value) -> thread::JoinHandle<Vec<Value>> {
+    let path = format!("/api/v1/batches/{}/events", batch["id"].as_str().unwrap());
+    let client = server.new_client();
+    thread::spawn(move || {
+        let told = client.get(&path).text;
+        let data = told.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+    })
+}
+
+/// That it was told of every step in order, and of the end.
+fn check_told(told: &[Value], codes: u64) {
+    let made: Vec<u64> = told.iter().map(|told| told["made"].as_u64().unwrap()).collect();
+    assert!(made.is_sorted() && made.len() > 2, "{made:?}");
+    let last = told.last().unwrap();
+    assert_eq!((&last["state"], &last["made"]), (&json!("completed"), &json!(codes)), "{last}");
+}
+
+fn is_open(server: &Server) -> bool {
+    metric(server, BREAKER) > 0.5
+}
+
+/// Nobody is called by the database here, and idle workers look for themselves only twice a second.
+#[test]
+fn a_turn_calls_workers_of_other_instances() {
+    let home = home(Servers::shared()).with("MINTAGE__BATCHES__WORKERS", "0");
+    let server = home.start().ready();
+    let worker = home.start_worker().ready();
+    home.database().unwrap().sql("DROP TRIGGER orders_are_told ON batches");
+    wait_until("it waits for turns", || {
+        begins_soon(server.client(), "bottle") && metric(&worker, TURNS) > 0.0
+    });
+    let soon = (0..8).filter(|_| begins_soon(server.client(), "bottle")).count();
+    assert!(soon >= 6, "{soon} of 8 were begun within a tenth of a second");
+}
+
+/// Makes a batch on two instances while Redis is harmed and mended, and follows it on both.
+fn a_batch_goes_on(harm: impl Fn(&Servers), is_noticed: bool, mend: impl Fn(&Servers)) {
+    const CODES: u64 = 1_000_000;
+    let broken = breakable_servers();
+    let home = home(&broken);
+    let servers = start_together(&home, 2);
+    wait_until("Redis is in use", || !servers.iter().any(is_open));
+    broken.tell("snapshot", "redis");
+    let batch = order(servers[0].client(), "bottle", CODES);
+    let followers = [0, 1].map(|server| follow(&servers[server], &batch));
+    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    let made = || servers[0].client().get(&path).body["made"].as_u64().unwrap();
+    wait_until("some codes are made by turns", || {
+        made() > 0 && servers.iter().all(|server| metric(server, TURNS) > 0.0)
+    });
+    harm(&broken);
+    if is_noticed {
+        wait_until("it was noticed", || servers.iter().all(is_open));
+    }
+    let then = made();
+    assert!(then < CODES, "the batch was too short");
+    wait_until("more are made", || made() > then);
+    mend(&broken);
+    wait_until("Redis is in use again", || !servers.iter().any(is_open));
+    let done = wait_for(servers[1].client(), &batch, "completed");
+    assert_eq!((&done["made"], &done["abandoned"]), (&json!(CODES), &json!(0)));
+    for follower in followers {
+        check_told(&follower.join().unwrap(), CODES);
+    }
+    // Turns and progress are in use again.
+    let before: Vec<f64> = servers.iter().map(|server| metric(server, TURNS)).collect();
+    let batch = order(servers[1].client(), "bottle", CODES / 4);
+    let followers = [0, 1].map(|server| follow(&servers[server], &batch));
+    for follower in followers {
+        check_told(&follower.join().unwrap(), CODES / 4);
+    }
+    for (server, before) in servers.iter().zip(before) {
+        assert!(metric(server, TURNS) > before, "it has taken no turn");
+    }
+    assert!(
+        servers.iter().any(|server| metric(server, PROGRESS) > 0.0),
+        "nobody has shared a look"
+    );
+}
+
+#[test]
+fn a_batch_goes_on_while_redis_is_gone_and_after_it_comes_back_empty() {
+    a_batch_goes_on(
+        |servers| servers.tell("kill", "redis"),
+        true,
+        |servers| servers.tell("empty", "redis"),
+    );
+}
+
+#[test]
+fn a_batch_goes_on_when_redis_comes_back_from_an_old_snapshot() {
+    a_batch_goes_on(
+        |servers| servers.tell("kill", "redis"),
+        true,
+        |servers| servers.tell("restore", "redis"),
+    );
+}
+
+#[test]
+fn a_batch_goes_on_while_redis_does_not_answer() {
+    a_batch_goes_on(
+        |servers| servers.tell("pause", "redis"),
+        true,
+        |servers| servers.tell("resume", "redis"),
+    );
+}
+
+#[test]
+fn a_batch_goes_on_when_redis_forgets_everything() {
+    let flush = |servers: &Servers| {
+        let flushed = Command::new("redis-cli")
+            .args(["-u", &servers.redis, "--no-auth-warning", "FLUSHALL"])
+            .output()
+            .expect("redis-cli runs");
+        assert!(flushed.status.success(), "{flushed:?}");
+    };
+    a_batch_goes_on(flush, false, |_| {});
+}
