@@ -19,6 +19,7 @@ pub struct EngineMetrics {
     pub(crate) chunks_failed: Counter,
     pub(crate) scans_known: Counter,
     pub(crate) scans_unknown: Counter,
+    pub(crate) looks_held: Counter,
     pub(crate) documents_assigned: Counter,
     pub(crate) serials_unexplained: Counter,
     pub(crate) deliveries_made: Counter,
@@ -55,6 +56,7 @@ impl EngineMetrics {
             ),
             ("scans_known", "Scans of codes that were made", &self.scans_known),
             ("scans_unknown", "Scans of what is no code that was made", &self.scans_unknown),
+            ("code_looks_held", "Looks at codes that were answered from memory", &self.looks_held),
             ("documents_assigned", "Documents that were given a number", &self.documents_assigned),
             (
                 "serials_unexplained",

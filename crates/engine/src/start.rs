@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use storage::WorkerName;
+use storage::{Noticeboard, WorkerName};
 use tokio::sync::{Notify, watch};
 
 use crate::answers::Answers;
 use crate::audit::Audit;
 use crate::batches::{Batches, Worker};
 use crate::catalogue::Catalogue;
-use crate::codes::Codes;
+use crate::codes::{Codes, Company};
 use crate::documents::{Documents, Sinks};
 use crate::duties::{self, Duty};
 use crate::engine::{Engine, EngineParts, EngineSettings};
@@ -86,7 +86,7 @@ impl Engine {
             settings.request_time_max,
         ));
         let news = Arc::new(Notify::new());
-        let codes = Codes::new(&common);
+        let codes = Codes::new(&common, company(&shared_pools, board.as_ref()));
         let batches = Batches::new(
             &common,
             Arc::clone(&catalogue),
@@ -196,6 +196,14 @@ impl Engine {
             tokio::spawn(relay.run(self.stop.subscribe())),
         ];
         self.tasks.lock().expect("nobody panics with the tasks").extend(tasks);
+    }
+}
+
+fn company(shared: &SharedPoolSet, board: Option<&Arc<dyn Noticeboard>>) -> Company {
+    match board {
+        Some(board) => Company::Telling(Arc::clone(board)),
+        None if shared.in_company() => Company::Silent,
+        None => Company::None,
     }
 }
 

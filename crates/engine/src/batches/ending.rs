@@ -31,6 +31,9 @@ impl Batches {
             return Err(BatchError::Ended(batch.state));
         }
         self.news.notify_one();
+        if void_reason.is_some() {
+            self.codes.recalled().await;
+        }
         Ok((batch, live))
     }
 
@@ -45,6 +48,7 @@ impl Batches {
         let (_, live) = self.find(id, tenant).await?;
         self.note("batch.recalled", id, &live, key_id, &json!({"reason": reason})).await?;
         let batch = self.store.recall_batch(id, reason, self.now()).await?;
+        self.codes.recalled().await;
         Ok((batch.ok_or(BatchError::NotFound)?, live))
     }
 

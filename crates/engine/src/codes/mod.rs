@@ -2,6 +2,7 @@
 
 mod desk;
 mod diagnosis;
+mod hot;
 mod ranges;
 mod turns;
 
@@ -15,7 +16,10 @@ use storage::{BatchId, BatchRange, CodeKey, CodeStatus, ScanKey, Store, TypeId};
 
 pub use self::diagnosis::Diagnosis;
 
+pub(crate) use self::hot::Company;
+
 use self::desk::Desk;
+use self::hot::Hot;
 use self::ranges::Ranges;
 use crate::LiveType;
 use crate::audit::{Audit, Doing};
@@ -61,14 +65,16 @@ pub struct Codes {
     audit: Audit,
     ranges: Ranges,
     desk: Desk,
+    hot: Hot,
 }
 
 impl Codes {
-    pub(crate) fn new(common: &Common) -> Arc<Self> {
+    pub(crate) fn new(common: &Common, company: Company) -> Arc<Self> {
         let (desk, audit) = (Desk::new(common.clone()), Audit::new(common));
         let Common { store, clock, metrics, .. } = common.clone();
-        let ranges = Ranges::new(Arc::clone(&store));
-        Arc::new(Self { store, clock, metrics, audit, ranges, desk })
+        let ranges = Ranges::new(Arc::clone(&store), matches!(company, Company::None));
+        let hot = Hot::new(company, Arc::clone(&metrics));
+        Arc::new(Self { store, clock, metrics, audit, ranges, desk, hot })
     }
 
     /// Notes that a batch of a type was ordered here.
@@ -79,7 +85,11 @@ impl Codes {
     /// Verifies a code and counts the scan.
     pub async fn scan(&self, live: &LiveType, code: &str) -> Result<Scan, IssueError> {
         let scan = match self.key(live, code).await? {
-            Ok((key, batch)) => found(key, &batch, self.desk.scan(key).await?),
+            Ok((key, batch)) => {
+                let status = self.desk.scan(key).await?;
+                self.hot.changed(&key);
+                found(key, &batch, status)
+            }
             Err(unknown) => Scan::Unknown(unknown),
         };
         Ok(self.noted(scan))
@@ -98,6 +108,7 @@ impl Codes {
             Ok((key, batch)) => {
                 let once = scan_key(&key, caller, once);
                 let status = self.store.scan_once(&key, &once, self.clock.now()).await?;
+                self.hot.changed(&key);
                 found(key, &batch, status)
             }
             Err(unknown) => Scan::Unknown(unknown),
@@ -121,11 +132,11 @@ impl Codes {
         }
     }
 
-    /// The same, from a copy of the store where there is one: for those who can do without what happened
-    /// in the last few seconds.
+    /// The same as it was a moment ago, or from a copy of the store where there is one: for those who can
+    /// do without what happened in the last few seconds elsewhere.
     pub async fn glance(&self, live: &LiveType, code: &str) -> Result<Scan, IssueError> {
         match self.key(live, code).await? {
-            Ok((key, batch)) => Ok(found(key, &batch, self.store.code_from_copy(&key).await?)),
+            Ok((key, batch)) => Ok(found(key, &batch, self.hot.look(&*self.store, &key).await?)),
             Err(unknown) => Ok(Scan::Unknown(unknown)),
         }
     }
@@ -175,7 +186,13 @@ impl Codes {
         let detail = json!({"serial": key.serial.to_string(), "reason": reason});
         self.audit.record(doing, detail.to_string()).await?;
         let status = self.store.void_code(&key, reason, self.clock.now()).await?;
+        self.hot.made_void(&key).await;
         Ok(found(key, &range, status))
+    }
+
+    /// Waits until nobody believes any more that codes of a batch which was recalled are not void.
+    pub(crate) async fn recalled(&self) {
+        self.hot.recalled().await;
     }
 
     /// Reads a code back to its serial and finds the batch of that. Asks the store only about a

@@ -9,11 +9,12 @@ use tokio::time::Instant;
 
 use super::turns::Turns;
 
-/// How long what was read is good for when a serial is in none of it: another instance may have taken
-/// an order since.
-const FRESH: Duration = Duration::from_millis(50);
+/// The time between two reads. Whoever asks for a serial that is in no batch waits for one that begins
+/// afterwards, because another instance may have taken an order since the last: a flood of unknown codes
+/// costs so many queries and no more.
+const PACE: Duration = Duration::from_millis(50);
 
-/// The same where being a little late does no harm.
+/// How long what was read is good for where being a little late does no harm.
 const FRESH_ENOUGH: Duration = Duration::from_secs(1);
 
 /// Batches that are read at a time, so that no step of the store takes long however many there are.
@@ -23,8 +24,7 @@ const PAGE: usize = 2000;
 #[derive(Default)]
 struct OfType {
     known: RwLock<Known>,
-    /// One reads at a time, so that a flood of unknown codes costs one query. Each type has its own
-    /// turns: a database that is slow holds up only those who ask for what is there.
+    /// One reads at a time, for all who wait. Each type has its own turns: a database that is slow holds up only those who ask for what is there.
     reading: Turns<StoreError>,
 }
 
@@ -41,12 +41,15 @@ struct Known {
 /// The batches of all types that were asked for.
 pub(super) struct Ranges {
     store: Arc<dyn Store>,
+    /// How long what was read is good for. Who is alone knows of every order.
+    fresh: Duration,
     types: RwLock<HashMap<TypeId, Arc<OfType>>>,
 }
 
 impl Ranges {
-    pub(super) fn new(store: Arc<dyn Store>) -> Self {
-        Self { store, types: RwLock::default() }
+    pub(super) fn new(store: Arc<dyn Store>, is_alone: bool) -> Self {
+        let fresh = if is_alone { Duration::MAX } else { Duration::ZERO };
+        Self { store, fresh, types: RwLock::default() }
     }
 
     /// Notes that a batch was ordered here: whoever asks from now on is told of it.
@@ -67,7 +70,7 @@ impl Ranges {
         if let Some(batch) = of_type.known().batch_of(serial) {
             return Ok(Some(batch));
         }
-        self.read_news(type_id, &of_type, asked, FRESH).await?;
+        self.read_news(type_id, &of_type, asked, self.fresh).await?;
         Ok(of_type.known().batch_of(serial))
     }
 
@@ -79,12 +82,14 @@ impl Ranges {
         serials: impl Iterator<Item = u64>,
     ) -> Result<Vec<(u64, BatchRange)>, StoreError> {
         let of_type = self.of_type(type_id);
-        self.read_news(type_id, &of_type, Instant::now(), FRESH_ENOUGH).await?;
+        let fresh = self.fresh.max(FRESH_ENOUGH);
+        self.read_news(type_id, &of_type, Instant::now(), fresh).await?;
         let known = of_type.known();
         Ok(serials.filter_map(|serial| Some((serial, known.batch_of(serial)?))).collect())
     }
 
-    /// Reads what was ordered since the last time, unless that was not long before somebody `asked`.
+    /// Reads what was ordered since the last time, unless that was no longer before somebody `asked` than
+    /// is `fresh`.
     async fn read_news(
         &self,
         type_id: TypeId,
@@ -98,6 +103,10 @@ impl Ranges {
         }
         // What was read stays, so whoever comes after a failure goes on where it stopped.
         let read = async {
+            let next_at = of_type.known().next_at();
+            if let Some(next_at) = next_at {
+                tokio::time::sleep_until(next_at).await;
+            }
             while !is_read() {
                 let began = Instant::now();
                 // Only what was ordered since: batches of a type are put on record in order of serials.
@@ -139,10 +148,18 @@ impl OfType {
 impl Known {
     /// Whether it was read recently, as seen from a moment, and since the last order.
     fn is(&self, fresh: Duration, asked: Instant) -> bool {
-        self.read_at.is_some_and(|read_at| {
-            asked.saturating_duration_since(read_at) < fresh
-                && self.ordered_at.is_none_or(|ordered_at| ordered_at <= read_at)
-        })
+        let is_recent = |read_at| asked.saturating_duration_since(read_at) <= fresh;
+        self.read_at.is_some_and(is_recent) && !self.is_behind()
+    }
+
+    /// When it may be read again; none is at once.
+    fn next_at(&self) -> Option<Instant> {
+        self.read_at.filter(|_| !self.is_behind()).map(|read_at| read_at + PACE)
+    }
+
+    /// Whether this instance has taken an order since.
+    fn is_behind(&self) -> bool {
+        self.ordered_at > self.read_at
     }
 
     /// Where the last batch ends.

@@ -30,6 +30,7 @@ mod dispatch;
 mod documents;
 mod exhaustion;
 mod full_sink;
+mod hot_codes;
 mod idempotency;
 mod instances;
 mod load;
