@@ -25,7 +25,10 @@ pub use batches::{
     DeadFilter, Now, Ordered, SNOWFLAKE_EPOCH_MS, SNOWFLAKES_PER_MS, Verdict, Void, Wake,
     WorkerName, always,
 };
-pub use codes::{BatchRange, CODES_PER_TABLE, CodeKey, CodeStatus, CodeStore, ScanKey};
+pub use codes::{
+    BatchRange, CODES_PER_TABLE, CodeKey, CodeStatus, CodeStore, KeptContext, PlacedContext,
+    ScanContext, ScanKey,
+};
 pub use counters::{CounterStore, Draw, GivenBack, Losses, Span, pool_holder};
 pub use documents::{
     Assigned, Confirmed, DocumentFilter, DocumentKey, DocumentOrder, DocumentRecord, DocumentStore,

@@ -44,7 +44,7 @@ impl GroupStep for CountScans {
 
     async fn serve(&self, _: (TypeId, u64), group: Vec<CodeKey>) -> Vec<Answer> {
         let counts = count(&group);
-        let result = self.0.store.scan(&counts, self.0.now()).await;
+        let result = self.0.store.scan(&counts, &[], self.0.now()).await;
         answers(&group, &counts, result)
     }
 }

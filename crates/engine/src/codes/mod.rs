@@ -97,7 +97,7 @@ impl Codes {
         let scan = match self.key(live, code).await? {
             Ok((key, batch)) => {
                 let once = scan_key(&key, caller, once);
-                let status = self.store.scan_once(&key, &once, self.clock.now()).await?;
+                let status = self.store.scan_once(&key, &once, None, self.clock.now()).await?;
                 found(key, &batch, status)
             }
             Err(unknown) => Scan::Unknown(unknown),
