@@ -9,6 +9,7 @@ use tracing::warn;
 use crate::answers::Answers;
 use crate::batches::Batches;
 use crate::catalogue::Catalogue;
+use crate::codes::Codes;
 use crate::documents::Documents;
 use crate::error::AdminError;
 use crate::gaps::Gaps;
@@ -21,6 +22,8 @@ use crate::outbox::Outbox;
 pub(crate) enum Duty {
     /// Forget answers that have expired.
     PurgeAnswers(Arc<Answers>),
+    /// Forget what came along with scans long ago.
+    ForgetContexts(Arc<Codes>),
     /// Forget deliveries that were made long ago.
     ForgetDeliveries(Arc<Outbox>),
     /// Give back numbers for documents that nobody takes, and account for those of steps that failed.
@@ -64,6 +67,7 @@ impl Duty {
     fn name(&self) -> &'static str {
         match self {
             Self::PurgeAnswers(_) => "remove expired answers",
+            Self::ForgetContexts(_) => "remove what came along with old scans",
             Self::ForgetDeliveries(_) => "remove old deliveries",
             Self::TidyNumbers(_) => "account for numbers of documents",
             Self::ExpireReservations(_) => "end reservations",
@@ -79,6 +83,7 @@ impl Duty {
     async fn once(&self) -> Result<(), AdminError> {
         match self {
             Self::PurgeAnswers(answers) => answers.purge().await?,
+            Self::ForgetContexts(codes) => codes.forget_contexts().await?,
             Self::TidyNumbers(documents) => documents.tidy_numbers().await?,
             Self::ExpireReservations(documents) => documents.expire_reservations().await?,
             Self::Reconcile { gaps, issuer } => {

@@ -58,6 +58,8 @@ pub struct EngineSettings {
     pub outbox: OutboxSettings,
     /// How long answers to requests with an idempotency key are kept.
     pub keep_answers: Duration,
+    /// How long what comes along with scans is kept; not at all where it is zero.
+    pub keep_contexts: Duration,
     /// Longest time that a request can take.
     pub request_time_max: Duration,
     /// Requests per second of keys that have no limit of their own.

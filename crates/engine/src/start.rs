@@ -26,7 +26,7 @@ use crate::sealing::MasterKey;
 use crate::surroundings::{Common, Entropy};
 use crate::webhooks::{EventRouter, Webhooks};
 
-/// How often expired answers are swept out.
+/// How often expired answers, and what came along with old scans, are swept out.
 const PURGE_EVERY: Duration = Duration::from_secs(60);
 
 /// How often an instance looks for changes that others have made. They have to reach it within a
@@ -86,7 +86,8 @@ impl Engine {
             settings.request_time_max,
         ));
         let news = Arc::new(Notify::new());
-        let codes = Codes::new(&common, company(&shared_pools, board.as_ref()));
+        let company = company(&shared_pools, board.as_ref());
+        let codes = Codes::new(&common, company, settings.keep_contexts);
         let batches = Batches::new(
             &common,
             Arc::clone(&catalogue),
@@ -143,6 +144,7 @@ impl Engine {
             tasks.push(tokio::spawn(duties::run(duty, interval, self.stop.subscribe())));
         };
         every(PURGE_EVERY, Duty::PurgeAnswers(Arc::clone(&self.answers)));
+        every(PURGE_EVERY, Duty::ForgetContexts(Arc::clone(&self.codes)));
         every(TIDY_EVERY, Duty::TidyNumbers(Arc::clone(&self.documents)));
         every(EXPIRE_EVERY, Duty::ExpireReservations(Arc::clone(&self.documents)));
         let (gaps, issuer) = (Arc::clone(&self.gaps), Arc::clone(&self.issuer));

@@ -159,6 +159,7 @@ fn engine_settings(config: &Config) -> EngineSettings {
         batches: batch_settings(&config.batches),
         outbox: outbox_settings(config),
         keep_answers: Duration::from_secs(3600 * u64::from(issuing.idempotency_hours)),
+        keep_contexts: seconds(config.codes.context_days) * 86_400,
         request_time_max: seconds(config.server.request_timeout_seconds),
         default_rate: config.security.requests_per_second,
         lease: seconds(config.cluster.lease_seconds),

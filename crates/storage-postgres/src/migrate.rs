@@ -55,6 +55,7 @@ pub(crate) const SHARD: Series = Series {
         migration!("shard", "0020_scan_keys", older_may_run: true),
         migration!("shard", "0021_events_and_pace", older_may_run: true),
         migration!("shard", "0022_claims_by_tenant", older_may_run: true),
+        migration!("shard", "0023_scan_contexts", older_may_run: true),
     ],
 };
 

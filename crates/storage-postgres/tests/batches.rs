@@ -116,7 +116,7 @@ async fn groups_of_scans_in_any_order_do_not_block_each_other() {
             let store = Arc::clone(&store);
             tokio::spawn(async move {
                 for _ in 0..ROUNDS {
-                    let found = store.scan(&scans, NOW).await.unwrap();
+                    let found = store.scan(&scans, &[], NOW).await.unwrap();
                     assert!(found.iter().all(Option::is_some));
                 }
             })

@@ -7,15 +7,15 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use storage::{
-    BatchId, BatchRange, CODES_PER_TABLE, Chunk, CodeKey, CodeStatus, CodeStore, Ledger, Result,
-    ScanKey, TypeId, Void,
+    BatchId, BatchRange, CODES_PER_TABLE, Chunk, CodeKey, CodeStatus, CodeStore, KeptContext,
+    Ledger, PlacedContext, Result, ScanContext, ScanKey, TypeId, Void,
 };
 
 use crate::SqliteStore;
 use crate::batches::{limit, read_ledger, read_void};
 use crate::error::StepResult;
-use crate::scan_keys;
 use crate::time::Millis;
+use crate::{scan_contexts, scan_keys};
 
 const STATUS: &str = "scans, first_scanned_at, void_at, void_reason";
 
@@ -318,24 +318,50 @@ impl CodeStore for SqliteStore {
     async fn scan(
         &self,
         scans: &[(CodeKey, u64)],
+        contexts: &[PlacedContext],
         now: Timestamp,
     ) -> Result<Vec<Option<CodeStatus>>> {
-        let scans = scans.to_vec();
-        self.writer.run(move |connection| scan(connection, &scans, now)).await
+        let (scans, contexts) = (scans.to_vec(), contexts.to_vec());
+        self.writer
+            .run(move |connection| {
+                let statuses = scan(connection, &scans, now)?;
+                scan_contexts::keep(connection, &scans, &statuses, &contexts, now)?;
+                Ok(statuses)
+            })
+            .await
     }
 
     async fn scan_once(
         &self,
         key: &CodeKey,
         once: &ScanKey,
+        context: Option<&ScanContext>,
         now: Timestamp,
     ) -> Result<Option<CodeStatus>> {
-        let (key, once) = (*key, *once);
-        self.writer.run(move |connection| scan_keys::scan(connection, &key, &once, now)).await
+        let (key, once, context) = (*key, *once, context.cloned());
+        self.writer
+            .run(move |connection| scan_keys::scan(connection, &key, &once, context.as_ref(), now))
+            .await
     }
 
     async fn forget_scan_keys(&self, before: Timestamp, limit: u32) -> Result<u64> {
         self.writer.run(move |connection| scan_keys::forget(connection, before, limit)).await
+    }
+
+    async fn scan_contexts(
+        &self,
+        key: &CodeKey,
+        before: u64,
+        most: usize,
+    ) -> Result<Vec<KeptContext>> {
+        let (key, most) = (*key, limit(most));
+        self.readers
+            .run(move |connection| scan_contexts::list(connection, &key, before, most))
+            .await
+    }
+
+    async fn forget_scan_contexts(&self, before: Timestamp, limit: u32) -> Result<u64> {
+        self.writer.run(move |connection| scan_contexts::forget(connection, before, limit)).await
     }
 
     async fn code(&self, key: &CodeKey) -> Result<Option<CodeStatus>> {

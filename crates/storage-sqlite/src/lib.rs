@@ -36,6 +36,7 @@ mod readers;
 mod receivers;
 mod reconciling;
 mod reservations;
+mod scan_contexts;
 mod scan_keys;
 #[cfg(test)]
 mod tests;

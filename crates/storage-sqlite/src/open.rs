@@ -19,7 +19,7 @@ const LOCK: &str = "mintage.lock";
 type Migration = fn(&Connection) -> rusqlite::Result<()>;
 
 /// Each migration in its place: the first makes version 1 of an empty file.
-const MIGRATIONS: [Migration; 13] = [
+const MIGRATIONS: [Migration; 14] = [
     |file| file.execute_batch(include_str!("../migrations/0001_first_tables.sql")),
     |file| file.execute_batch(include_str!("../migrations/0002_revisions_and_holders.sql")),
     |file| file.execute_batch(include_str!("../migrations/0003_batches.sql")),
@@ -33,6 +33,7 @@ const MIGRATIONS: [Migration; 13] = [
     |file| file.execute_batch(include_str!("../migrations/0011_scan_keys.sql")),
     |file| file.execute_batch(include_str!("../migrations/0012_events_and_pace.sql")),
     |file| file.execute_batch(include_str!("../migrations/0013_tenant_limits.sql")),
+    |file| file.execute_batch(include_str!("../migrations/0014_scan_contexts.sql")),
 ];
 
 /// As in the first migration. Zero in a file that nobody has claimed.

@@ -2,17 +2,18 @@
 
 use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension, params};
-use storage::{CodeKey, CodeStatus, ScanKey};
+use storage::{CodeKey, CodeStatus, ScanContext, ScanKey};
 
-use crate::codes;
 use crate::error::StepResult;
 use crate::time::Millis;
+use crate::{codes, scan_contexts};
 
-/// Counts a scan, unless it was counted under this key before.
+/// Counts a scan and keeps what came along with it, unless it was counted under this key before.
 pub(crate) fn scan(
     connection: &Connection,
     key: &CodeKey,
     once: &ScanKey,
+    context: Option<&ScanContext>,
     now: Timestamp,
 ) -> StepResult<Option<CodeStatus>> {
     let counted: Option<u64> = connection
@@ -28,6 +29,9 @@ pub(crate) fn scan(
         connection
             .prepare_cached("INSERT INTO scan_keys (key, scans, counted_at) VALUES (?1, ?2, ?3)")?
             .execute(params![once, status.scans, Millis(now)])?;
+        if let Some(context) = context {
+            scan_contexts::keep_one(connection, key, status.scans, context, now)?;
+        }
     }
     Ok(status)
 }

@@ -24,7 +24,7 @@ fn void(reason: &str, seconds: i64) -> Void {
 }
 
 async fn scan_one(store: &dyn Store, key: CodeKey, seconds: i64) -> Option<CodeStatus> {
-    let mut statuses = store.scan(&[(key, 1)], at(seconds)).await.unwrap();
+    let mut statuses = store.scan(&[(key, 1)], &[], at(seconds)).await.unwrap();
     assert_eq!(statuses.len(), 1);
     statuses.remove(0)
 }
@@ -45,7 +45,7 @@ pub async fn scans_are_counted(fixture: &dyn Fixture) {
             assert_eq!(store.code(&key).await.unwrap(), Some(UNTOUCHED));
             assert_eq!(scan_one(&*store, key, 10).await, Some(scanned(1, 10)));
             assert_eq!(scan_one(&*store, key, 11).await, Some(scanned(2, 10)));
-            let many = store.scan(&[(key, 5)], at(12)).await.unwrap();
+            let many = store.scan(&[(key, 5)], &[], at(12)).await.unwrap();
             assert_eq!(many, [Some(scanned(7, 10))]);
             for _ in 0..2 {
                 let status = store.code(&key).await.unwrap();
@@ -90,17 +90,17 @@ pub async fn a_scan_with_a_key_counts_once(fixture: &dyn Fixture) {
     for (batch, once) in one_of_each(&*store).await.iter().zip([[1; 32], [2; 32]]) {
         let key = code(batch, 3);
         scan_one(&*store, key, 10).await;
-        let first = store.scan_once(&key, &once, at(11)).await.unwrap();
+        let first = store.scan_once(&key, &once, None, at(11)).await.unwrap();
         assert_eq!(first, Some(scanned(2, 10)));
         scan_one(&*store, key, 12).await;
         store = crash(fixture, store).await;
-        let again = store.scan_once(&key, &once, at(13)).await.unwrap();
+        let again = store.scan_once(&key, &once, None, at(13)).await.unwrap();
         assert_eq!(again, Some(scanned(2, 10)), "it is the second one, as it was");
         assert_eq!(store.code(&key).await.unwrap(), Some(scanned(3, 10)));
         store.void_code(&key, "stolen", at(14)).await.unwrap();
-        let again = store.scan_once(&key, &once, at(15)).await.unwrap().unwrap();
+        let again = store.scan_once(&key, &once, None, at(15)).await.unwrap().unwrap();
         assert_eq!((again.scans, again.void), (2, Some(void("stolen", 14))), "as it stands now");
-        let other = store.scan_once(&key, &[9; 32], at(16)).await.unwrap().unwrap();
+        let other = store.scan_once(&key, &[9; 32], None, at(16)).await.unwrap().unwrap();
         assert_eq!(other.scans, 4);
         store.forget_scan_keys(at(17), 10).await.unwrap();
     }
@@ -111,10 +111,10 @@ pub async fn a_key_is_not_used_up_by_what_was_not_made(fixture: &dyn Fixture) {
     let [made, _] = one_of_each(&*store).await;
     let waiting = stored(&*store, made.type_id, CHUNK).await;
     let key = code(&waiting, 1);
-    assert_eq!(store.scan_once(&key, &ONCE, at(10)).await.unwrap(), None);
+    assert_eq!(store.scan_once(&key, &ONCE, None, at(10)).await.unwrap(), None);
     make(&*store, 1, 11).await;
-    assert_eq!(store.scan_once(&key, &ONCE, at(12)).await.unwrap(), Some(scanned(1, 12)));
-    assert_eq!(store.scan_once(&key, &ONCE, at(13)).await.unwrap(), Some(scanned(1, 12)));
+    assert_eq!(store.scan_once(&key, &ONCE, None, at(12)).await.unwrap(), Some(scanned(1, 12)));
+    assert_eq!(store.scan_once(&key, &ONCE, None, at(13)).await.unwrap(), Some(scanned(1, 12)));
 }
 
 pub async fn scans_with_one_key_at_once_count_once(fixture: &dyn Fixture) {
@@ -124,7 +124,9 @@ pub async fn scans_with_one_key_at_once_count_once(fixture: &dyn Fixture) {
         let tasks: Vec<_> = (0..8)
             .map(|_| {
                 let store = Arc::clone(&store);
-                tokio::spawn(async move { store.scan_once(&key, &once, at(10)).await.unwrap() })
+                tokio::spawn(
+                    async move { store.scan_once(&key, &once, None, at(10)).await.unwrap() },
+                )
             })
             .collect();
         for task in tasks {
@@ -140,14 +142,14 @@ pub async fn keys_of_scans_are_forgotten_the_oldest_first(fixture: &dyn Fixture)
     let key = code(&batch, 3);
     for second in 1..=5 {
         let once = [u8::try_from(second).unwrap(); 32];
-        store.scan_once(&key, &once, at(second)).await.unwrap();
+        store.scan_once(&key, &once, None, at(second)).await.unwrap();
     }
     assert_eq!(store.forget_scan_keys(at(5), 3).await.unwrap(), 3);
-    let forgotten = store.scan_once(&key, &[3; 32], at(6)).await.unwrap().unwrap();
+    let forgotten = store.scan_once(&key, &[3; 32], None, at(6)).await.unwrap().unwrap();
     assert_eq!(forgotten.scans, 6, "it counts again");
     assert_eq!(store.forget_scan_keys(at(5), 3).await.unwrap(), 1);
     assert_eq!(store.forget_scan_keys(at(5), 3).await.unwrap(), 0);
-    let kept = store.scan_once(&key, &[5; 32], at(7)).await.unwrap().unwrap();
+    let kept = store.scan_once(&key, &[5; 32], None, at(7)).await.unwrap().unwrap();
     assert_eq!(kept.scans, 5);
 }
 
@@ -161,7 +163,7 @@ pub async fn codes_of_several_batches_are_scanned_together(fixture: &dyn Fixture
         [code(&waiting, 0), code(&free, 7), code(&made, 3), gone, code(&free, 1), code(&made, 0)];
     let scans: Vec<_> = keys.into_iter().zip([1, 2, 3, 4, 5, 6]).collect();
     for round in 1..=2 {
-        let statuses = store.scan(&scans, at(10)).await.unwrap();
+        let statuses = store.scan(&scans, &[], at(10)).await.unwrap();
         let recalled =
             |scans| CodeStatus { void: Some(void("wrong label", 9)), ..scanned(scans, 10) };
         let expected = [
@@ -174,7 +176,7 @@ pub async fn codes_of_several_batches_are_scanned_together(fixture: &dyn Fixture
         ];
         assert_eq!(statuses, expected);
     }
-    assert_eq!(store.scan(&[], at(11)).await.unwrap(), []);
+    assert_eq!(store.scan(&[], &[], at(11)).await.unwrap(), []);
     assert_eq!(store.code(&code(&made, 1)).await.unwrap(), Some(UNTOUCHED));
 }
 
@@ -227,7 +229,7 @@ pub async fn codes_on_both_sides_of_a_border_are_there(fixture: &dyn Fixture) {
     for batch in [first, second] {
         let scans: Vec<_> =
             (0..CHUNK).map(|position| (code(&batch, position), 1 + position)).collect();
-        let statuses = store.scan(&scans, at(10)).await.unwrap();
+        let statuses = store.scan(&scans, &[], at(10)).await.unwrap();
         let expected: Vec<_> = (0..CHUNK).map(|position| Some(scanned(1 + position, 10))).collect();
         assert_eq!(statuses, expected);
         store.void_code(&scans[3].0, "a reason", at(11)).await.unwrap();

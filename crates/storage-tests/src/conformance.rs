@@ -407,6 +407,16 @@ macro_rules! conformance {
                 contents_come_back_as_they_were_put
                 the_numbers_of_deliveries_grow
             }
+            scan_contexts {
+                a_context_has_the_number_of_its_scan
+                contexts_are_kept_whatever_table_a_code_is_in
+                what_was_not_made_keeps_no_context
+                a_scan_with_a_key_keeps_its_context_once
+                contexts_of_scans_at_once_do_not_mix
+                contexts_are_listed_in_pages
+                contexts_are_forgotten_the_oldest_first
+                a_context_comes_back_as_it_was_sent
+            }
             setting_out {
                 documents_set_out_and_arrive_together
                 some_that_set_out_arrive_before_others

@@ -90,6 +90,8 @@ pub mod returns;
 #[doc(hidden)]
 pub mod routing;
 #[doc(hidden)]
+pub mod scan_contexts;
+#[doc(hidden)]
 pub mod setting_out;
 #[doc(hidden)]
 pub mod settling;

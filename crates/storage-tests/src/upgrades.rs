@@ -29,7 +29,7 @@ pub async fn check_marks(store: &impl CodeStore, type_id: TypeId, batch: BatchId
         ]
     );
     let scans = [(key(40), 1), (key(41), 1)];
-    let statuses = store.scan(&scans, Timestamp::UNIX_EPOCH).await.unwrap();
+    let statuses = store.scan(&scans, &[], Timestamp::UNIX_EPOCH).await.unwrap();
     let scans: Vec<_> = statuses.into_iter().map(|status| status.unwrap().scans).collect();
     assert_eq!(scans, [1, 4]);
 }

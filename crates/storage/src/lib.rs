@@ -29,7 +29,10 @@ pub use batches::{
     always,
 };
 pub use chunks::{Chunk, ClaimTerms, DeadChunk, DeadFilter, Verdict, WorkerName};
-pub use codes::{BatchRange, CODES_PER_TABLE, CodeKey, CodeStatus, CodeStore, ScanKey};
+pub use codes::{
+    BatchRange, CODES_PER_TABLE, CodeKey, CodeStatus, CodeStore, KeptContext, PlacedContext,
+    ScanContext, ScanKey,
+};
 pub use counters::{CounterStore, Draw, GivenBack, Losses, Span, pool_holder};
 pub use documents::{
     Assigned, Confirmed, DocumentFilter, DocumentKey, DocumentOrder, DocumentRecord, DocumentStore,

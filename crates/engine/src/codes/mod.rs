@@ -7,12 +7,17 @@ mod ranges;
 mod turns;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use idgen::error::ParseError;
 use idgen::format::Format;
+use jiff::SignedDuration;
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
-use storage::{BatchId, BatchRange, CodeKey, CodeStatus, ScanKey, Store, TypeId};
+use storage::{
+    BatchId, BatchRange, CodeKey, CodeStatus, KeptContext, ScanContext, ScanKey, Store, StoreError,
+    TypeId,
+};
 
 pub use self::diagnosis::Diagnosis;
 
@@ -29,6 +34,14 @@ use crate::surroundings::{Clock, Common};
 
 /// Serials are below 2^63, so this one is in no batch.
 const NO_SERIAL: u64 = u64::MAX;
+
+/// Contexts that are forgotten in one step: they are larger than most of what is kept, and others wait for
+/// the step.
+const FORGET_AT_ONCE: u32 = 1000;
+
+/// Steps of one sweep. What is left waits for the next one, so that a stop does not wait for all of it where
+/// somebody has made the time shorter.
+const FORGET_STEPS_MAX: u32 = 500;
 
 /// What a scan found.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,15 +79,17 @@ pub struct Codes {
     ranges: Ranges,
     desk: Desk,
     hot: Hot,
+    /// How long what comes along with scans is kept; not at all where it is zero.
+    keep_contexts: Duration,
 }
 
 impl Codes {
-    pub(crate) fn new(common: &Common, company: Company) -> Arc<Self> {
+    pub(crate) fn new(common: &Common, company: Company, keep_contexts: Duration) -> Arc<Self> {
         let (desk, audit) = (Desk::new(common.clone()), Audit::new(common));
         let Common { store, clock, metrics, .. } = common.clone();
         let ranges = Ranges::new(Arc::clone(&store), matches!(company, Company::None));
         let hot = Hot::new(company, Arc::clone(&metrics));
-        Arc::new(Self { store, clock, metrics, audit, ranges, desk, hot })
+        Arc::new(Self { store, clock, metrics, audit, ranges, desk, hot, keep_contexts })
     }
 
     /// Notes that a batch of a type was ordered here.
@@ -82,11 +97,22 @@ impl Codes {
         self.ranges.note_order(type_id);
     }
 
-    /// Verifies a code and counts the scan.
-    pub async fn scan(&self, live: &LiveType, code: &str) -> Result<Scan, IssueError> {
+    /// Whether what comes along with scans is kept.
+    pub fn keeps_contexts(&self) -> bool {
+        !self.keep_contexts.is_zero()
+    }
+
+    /// Verifies a code and counts the scan. What comes along is kept in the same step.
+    pub async fn scan(
+        &self,
+        live: &LiveType,
+        code: &str,
+        context: Option<ScanContext>,
+    ) -> Result<Scan, IssueError> {
+        let context = context.filter(|_| self.keeps_contexts());
         let scan = match self.key(live, code).await? {
             Ok((key, batch)) => {
-                let status = self.desk.scan(key).await?;
+                let status = self.desk.scan(key, context).await?;
                 self.hot.changed(&key);
                 found(key, &batch, status)
             }
@@ -103,11 +129,14 @@ impl Codes {
         code: &str,
         caller: &str,
         once: &str,
+        context: Option<ScanContext>,
     ) -> Result<Scan, IssueError> {
+        let context = context.filter(|_| self.keeps_contexts());
         let scan = match self.key(live, code).await? {
             Ok((key, batch)) => {
                 let once = scan_key(&key, caller, once);
-                let status = self.store.scan_once(&key, &once, self.clock.now()).await?;
+                let (context, now) = (context.as_ref(), self.clock.now());
+                let status = self.store.scan_once(&key, &once, context, now).await?;
                 self.hot.changed(&key);
                 found(key, &batch, status)
             }
@@ -139,6 +168,34 @@ impl Codes {
             Ok((key, batch)) => Ok(found(key, &batch, self.hot.look(&*self.store, &key).await?)),
             Err(unknown) => Ok(Scan::Unknown(unknown)),
         }
+    }
+
+    /// What came along with scans of a code, of those before a number, the latest first. None if there is
+    /// no such code.
+    pub async fn contexts(
+        &self,
+        live: &LiveType,
+        code: &str,
+        before: u64,
+        limit: usize,
+    ) -> Result<Option<Vec<KeptContext>>, IssueError> {
+        let Ok((key, _)) = self.key(live, code).await? else { return Ok(None) };
+        if self.store.code(&key).await?.is_none() {
+            return Ok(None);
+        }
+        Ok(Some(self.store.scan_contexts(&key, before, limit).await?))
+    }
+
+    /// Forgets what came along with scans long ago, a few at a time. All of it where nothing is kept any more.
+    pub(crate) async fn forget_contexts(&self) -> Result<(), StoreError> {
+        let keep = SignedDuration::try_from(self.keep_contexts).unwrap_or(SignedDuration::MAX);
+        let Ok(before) = self.clock.now().checked_sub(keep) else { return Ok(()) };
+        for _ in 0..FORGET_STEPS_MAX {
+            if self.store.forget_scan_contexts(before, FORGET_AT_ONCE).await? == 0 {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// Whether a code is one of a batch. For one that is not, the store is asked in the same way

@@ -194,6 +194,7 @@ pub(crate) fn settings() -> EngineSettings {
             keep: Duration::from_secs(3600),
         },
         keep_answers: Duration::from_secs(3600),
+        keep_contexts: Duration::from_secs(3600),
         request_time_max: Duration::from_secs(30),
         default_rate: None,
         lease: Duration::from_secs(10),

@@ -4,7 +4,7 @@ use super::error::Findings;
 use super::tree::{Node, Value};
 
 /// The least and the most that each whole number may be. A field that has no default may be null.
-pub(crate) const LIMITS: [(&str, u32, u32); 46] = [
+pub(crate) const LIMITS: [(&str, u32, u32); 47] = [
     ("server.request_timeout_seconds", 1, 3_600),
     ("server.header_timeout_seconds", 1, 3_600),
     ("server.stall_timeout_seconds", 1, 3_600),
@@ -34,6 +34,7 @@ pub(crate) const LIMITS: [(&str, u32, u32); 46] = [
     ("batches.silent_seconds", 1, 86_400),
     ("batches.retries", 0, 20),
     ("batches.retry_milliseconds", 1, 3_600_000),
+    ("codes.context_days", 0, 3_650),
     ("documents.body_bytes_max", 1_024, 1_073_741_824),
     ("documents.payload_bytes_max", 2, 67_108_864),
     ("documents.count_max", 1, 100_000),

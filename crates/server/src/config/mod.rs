@@ -9,6 +9,7 @@
 
 mod batches;
 mod cluster;
+mod codes;
 mod documents;
 mod environment;
 mod error;
@@ -51,6 +52,7 @@ use self::tree::{Node, Source, Value};
 
 pub(crate) use self::batches::BatchesConfig;
 pub(crate) use self::cluster::{ClusterConfig, PostgresConfig, RedisConfig};
+pub(crate) use self::codes::CodesConfig;
 pub(crate) use self::documents::DocumentsConfig;
 pub(crate) use self::error::ConfigError;
 pub(crate) use self::issuing::IssuingConfig;
@@ -94,6 +96,8 @@ pub(crate) struct Config {
     pub(crate) issuing: IssuingConfig,
     /// How codes are made.
     pub(crate) batches: BatchesConfig,
+    /// What happens to codes.
+    pub(crate) codes: CodesConfig,
     /// How documents are delivered.
     pub(crate) documents: DocumentsConfig,
     /// How others are told what happened.
@@ -179,6 +183,7 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
     let security = section(tree, defaults, "security", findings);
     let issuing = section(tree, defaults, "issuing", findings);
     let batches = section(tree, defaults, "batches", findings);
+    let codes = section(tree, defaults, "codes", findings);
     let documents = section(tree, defaults, "documents", findings);
     let webhooks = section(tree, defaults, "webhooks", findings);
     let public = section(tree, defaults, "public", findings);
@@ -199,6 +204,7 @@ fn read(tree: &mut Node, defaults: &Node, findings: &mut Findings) -> Option<Con
         security: security?,
         issuing: issuing?,
         batches: batches?,
+        codes: codes?,
         documents: documents?,
         webhooks: webhooks?,
         public: public?,

@@ -17,7 +17,7 @@ nav a{margin-right:1rem;white-space:nowrap}
 ";
 
 /// What the stable codes of problems mean.
-const PROBLEMS: [(&str, &str); 43] = [
+const PROBLEMS: [(&str, &str); 44] = [
     ("malformed_json", "The body is not JSON."),
     ("body_cut_off", "The connection ended before the body did."),
     ("invalid_idempotency_key", "The header Idempotency-Key is empty, too long or not ASCII."),
@@ -50,6 +50,10 @@ const PROBLEMS: [(&str, &str); 43] = [
         "The body or the query has the wrong shape; `detail` says what is accepted.",
     ),
     ("unknown_code", "No such code was ever made."),
+    (
+        "context_too_large",
+        "A scan has more fields beside `tenant`, `type` and `code` than are kept; it was not counted.",
+    ),
     ("not_a_code_type", "The codes of this ID type cannot be made in batches."),
     ("no_room", "The ID type has fewer codes left than were ordered."),
     ("too_dense", "So many of the possible codes would be real that they could be guessed."),

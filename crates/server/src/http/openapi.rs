@@ -10,9 +10,9 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::{
-    App, audit, batch_events, batch_file, batches, dead_letters, deliveries, documents, gaps,
-    history, ids, issuances, keys, operation, pools, public, reservations, scans, sinks, symbols,
-    tenants, types, webhooks,
+    App, audit, batch_events, batch_file, batches, code_scans, dead_letters, deliveries, documents,
+    gaps, history, ids, issuances, keys, operation, pools, public, reservations, scans, sinks,
+    symbols, tenants, types, webhooks,
 };
 
 #[derive(OpenApi)]
@@ -68,6 +68,7 @@ pub(super) fn router() -> OpenApiRouter<Arc<App>> {
         .routes(routes!(scans::scan))
         .routes(routes!(scans::get))
         .routes(routes!(scans::void))
+        .routes(routes!(code_scans::list))
         .routes(routes!(public::view, public::verify))
         .routes(routes!(public::view_of_tenant, public::verify_of_tenant))
         .routes(routes!(symbols::qr))

@@ -1,6 +1,5 @@
 //! `POST /api/v1/scans` and `POST /api/v1/codes/{type}/{code}/void`.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use axum::extract::State;
@@ -11,8 +10,8 @@ use engine::codes::{Diagnosis, Scan, Unknown};
 use hyper::body::Bytes;
 use idgen::repair::Mistake;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
-use storage::{CodeStatus, Scope};
+use serde::Serialize;
+use storage::{CodeStatus, ScanContext, Scope};
 use utoipa::ToSchema;
 
 use super::App;
@@ -21,26 +20,12 @@ use super::batches::{ReasonBody, VoidBody, check_text};
 use super::extract::{Body, Path, Query, read_body};
 use super::problem::Problem;
 use super::request::{JsonBody, as_caller, idempotency_key, once, post_once, read_json};
+use super::scan_body::ScanBody;
 use super::types::TenantQuery;
 use super::unread::RequestBody;
 
 /// The path of scanning.
 pub(super) const PATH: &str = "/api/v1/scans";
-
-/// A code as it was scanned or typed. Further fields, such as a place, are welcome and not kept.
-#[derive(Debug, Deserialize, ToSchema)]
-pub(crate) struct ScanBody<'a> {
-    /// Whose ID type; the key's tenant, or `default`, where it is left out.
-    #[serde(default, borrow)]
-    tenant: Option<Cow<'a, str>>,
-    /// The ID type.
-    #[serde(rename = "type", borrow)]
-    #[schema(example = "bottle")]
-    type_name: Cow<'a, str>,
-    /// The code. Case, spaces, hyphens and look-alikes do not matter.
-    #[serde(borrow)]
-    code: Cow<'a, str>,
-}
 
 /// What a code is.
 #[derive(Debug, Serialize, ToSchema)]
@@ -206,7 +191,8 @@ async fn verdict(app: &App, live: &LiveType, code: &str, scan: Scan, seen: Seen)
 
 /// Verify a code
 ///
-/// Counts the scan. The same `Idempotency-Key` with the same body counts once.
+/// Counts the scan, and keeps the further fields of the body with it. The same `Idempotency-Key` with the
+/// same body counts once.
 #[utoipa::path(
     post,
     path = "/api/v1/scans",
@@ -216,6 +202,7 @@ async fn verdict(app: &App, live: &LiveType, code: &str, scan: Scan, seen: Seen)
     responses(
         (status = 200, body = VerdictBody, description = "Whatever the verdict is"),
         (status = 404, body = Problem, content_type = "application/problem+json", description = "Unknown type"),
+        (status = 422, body = Problem, content_type = "application/problem+json", description = "The further fields are too large"),
     )
 )]
 pub(crate) async fn scan(
@@ -270,9 +257,12 @@ async fn scan_for(
     let tenant = caller.tenant(order.tenant.as_deref())?;
     let live = app.engine.catalogue.find(&tenant, &order.type_name)?;
     let (codes, code) = (&app.engine.codes, &*order.code);
+    // Where nothing is kept, nobody has to say less.
+    let context = if codes.keeps_contexts() { order.context()? } else { None };
+    let context = context.map(|json| ScanContext { key_id: caller.key_id(), json });
     let scan = match key {
-        None => codes.scan(&live, code).await?,
-        Some(key) => codes.scan_once(&live, code, &caller.scope(), key).await?,
+        None => codes.scan(&live, code, context).await?,
+        Some(key) => codes.scan_once(&live, code, &caller.scope(), key, context).await?,
     };
     let verdict = verdict(app, &live, &order.code, scan, Seen::Counted).await;
     Ok(JsonBody::ok(&verdict))
@@ -299,6 +289,11 @@ pub(crate) async fn get(
     .await
 }
 
+pub(super) fn unknown_code() -> Problem {
+    let detail = "No such code was ever made.";
+    Problem::new(StatusCode::NOT_FOUND, "unknown_code", "Unknown code", detail)
+}
+
 /// Make a code void
 ///
 /// From the next scan on, on every instance. The first reason stays.
@@ -321,10 +316,7 @@ pub(crate) async fn void(
         let tenant = caller.tenant(tenant.tenant.as_deref())?;
         let live = app.engine.catalogue.find(&tenant, &type_name)?;
         match app.engine.codes.void(&live, &code, caller.key_id(), &reason).await? {
-            Scan::Unknown(_) => {
-                let detail = "No such code was ever made.";
-                Err(Problem::new(StatusCode::NOT_FOUND, "unknown_code", "Unknown code", detail))
-            }
+            Scan::Unknown(_) => Err(unknown_code()),
             known @ Scan::Known { .. } => {
                 Ok(JsonBody::ok(&VerdictBody::new(known, Seen::NotCounted)))
             }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::extract::State;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, header};
 use axum::response::{IntoResponse as _, Response};
 use datamatrix::{DataMatrix, SymbolList};
 use engine::codes::Scan;
@@ -20,6 +20,7 @@ use super::batch_file::url_template;
 use super::extract::{Path, Query};
 use super::problem::Problem;
 use super::request::as_caller;
+use super::scans::unknown_code;
 
 /// Light modules around a symbol, as the standards ask for.
 const QR_MARGIN: usize = 4;
@@ -90,8 +91,7 @@ async fn text(
     let (Scan::Known { batch, serial, id, .. }, Format::Random(format)) =
         (app.engine.codes.glance(&live, code).await?, live.format())
     else {
-        let detail = "No such code was ever made.";
-        return Err(Problem::new(StatusCode::NOT_FOUND, "unknown_code", "Unknown code", detail));
+        return Err(unknown_code());
     };
     let code = format.render(serial).map_err(|error| Problem::invalid(format!("{error}.")))?;
     let (batch, _) = app.engine.batches.find(batch, Some(&*tenant)).await?;

@@ -23,6 +23,7 @@ mod operation;
 mod protocol;
 mod public;
 mod reservations;
+mod scan_contexts;
 mod security;
 mod shutdown;
 mod sinks;

@@ -1,6 +1,7 @@
 //! Codes: their tables, and what happens to single ones.
 
 mod ahead;
+mod contexts;
 mod copy;
 mod scan;
 mod scan_keys;
@@ -9,7 +10,10 @@ mod tables;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use storage::{BatchId, BatchRange, CodeKey, CodeStatus, CodeStore, Result, ScanKey, TypeId};
+use storage::{
+    BatchId, BatchRange, CodeKey, CodeStatus, CodeStore, KeptContext, PlacedContext, Result,
+    ScanContext, ScanKey, TypeId,
+};
 use tokio_postgres::Row;
 use tokio_postgres::types::Type;
 
@@ -116,22 +120,37 @@ impl CodeStore for PostgresStore {
     async fn scan(
         &self,
         scans: &[(CodeKey, u64)],
+        contexts: &[PlacedContext],
         now: Timestamp,
     ) -> Result<Vec<Option<CodeStatus>>> {
-        self.count_scans(scans, Time::new(now)).await
+        self.count_scans(scans, contexts, Time::new(now)).await
     }
 
     async fn scan_once(
         &self,
         key: &CodeKey,
         once: &ScanKey,
+        context: Option<&ScanContext>,
         now: Timestamp,
     ) -> Result<Option<CodeStatus>> {
-        self.count_once(key, once, Time::new(now)).await
+        self.count_once(key, once, context, Time::new(now)).await
     }
 
     async fn forget_scan_keys(&self, before: Timestamp, limit: u32) -> Result<u64> {
         self.forget_keys(Time::new(before), limit).await
+    }
+
+    async fn scan_contexts(
+        &self,
+        key: &CodeKey,
+        before: u64,
+        limit: usize,
+    ) -> Result<Vec<KeptContext>> {
+        self.list_contexts(key, before, limit).await
+    }
+
+    async fn forget_scan_contexts(&self, before: Timestamp, limit: u32) -> Result<u64> {
+        self.forget_contexts(Time::new(before), limit).await
     }
 
     async fn code(&self, key: &CodeKey) -> Result<Option<CodeStatus>> {

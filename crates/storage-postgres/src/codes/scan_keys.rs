@@ -1,7 +1,7 @@
 //! Scans that came with a key, and count once.
 
 use futures_util::future::join_all;
-use storage::{CodeKey, CodeStatus, Result, ScanKey};
+use storage::{CodeKey, CodeStatus, PlacedContext, Result, ScanContext, ScanKey};
 use tokio_postgres::types::Type;
 
 use super::scan::Group;
@@ -33,11 +33,15 @@ impl PostgresStore {
         &self,
         key: &CodeKey,
         once: &ScanKey,
+        context: Option<&ScanContext>,
         now: Time,
     ) -> Result<Option<CodeStatus>> {
         let Some((shard, table, _)) = self.find(key).await? else { return Ok(None) };
         let asked = [(*key, 1)];
-        let group = Group::new(table, &asked, &[0]);
+        let placed =
+            |context: &ScanContext| PlacedContext { code: 0, nth: 1, context: context.clone() };
+        let contexts: Vec<_> = context.map(placed).into_iter().collect();
+        let group = Group::new(table, &asked, &[0], &contexts);
         let once = once.as_slice();
         let rows = count(shard, &group, key.type_id.0, &once, now).await?;
         let mut found = [None];
@@ -76,19 +80,20 @@ impl PostgresStore {
 /// Takes the key and counts, in one transaction and one round trip.
 async fn count(
     shard: &Database,
-    group: &Group,
+    group: &Group<'_>,
     type_id: i64,
     once: &&[u8],
     now: Time,
 ) -> Result<Vec<tokio_postgres::Row>> {
     let take: [Param<'_>; 2] = [(once, Type::BYTEA), (&now, Type::TIMESTAMPTZ)];
-    let [serials, batches, scans, type_id, at] = group.params(&type_id, &now);
-    let counting = [serials, batches, scans, type_id, at, (once, Type::BYTEA)];
+    let mut counting = group.params(&type_id, &now);
+    counting.push((once, Type::BYTEA));
+    counting.extend(group.params_along());
     let statements = [
         Statement { keep: Keep::Prepared, sql: TAKE.to_owned(), params: &take },
         Statement {
             keep: group.table.keep,
-            sql: sql::count_once(&group.table, group.ledger),
+            sql: sql::count_once(&group.table, group.ledger, group.along()),
             params: &counting,
         },
         Statement { keep: Keep::Prepared, sql: LEAVE.to_owned(), params: &take[..1] },

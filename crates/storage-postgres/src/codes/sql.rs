@@ -18,23 +18,53 @@ fn was_made(table: &CodeTable, ledger: Ledger, batch: &str, serial: &str) -> Str
     }
 }
 
-/// Counts scans: `$1` serials, `$2` their batches, `$3` how many scans, `$4` the type, `$5` the time. Rows
-/// without a serial are batches that were recalled.
+/// Whether anything is to be kept that came along with scans. Where nothing is, the statement is one that
+/// does not know of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Along {
+    Nothing,
+    Contexts,
+}
+
+impl Along {
+    /// A further part of a statement that counts, with four parameters from `first` on: serials, how many
+    /// scans of each code are counted behind the one that is meant, keys, texts.
+    fn kept(self, first: usize) -> String {
+        if self == Self::Nothing {
+            return String::new();
+        }
+        let [serials, behind, keys, texts] = [first, first + 1, first + 2, first + 3];
+        format!(
+            ", kept AS (
+                 INSERT INTO scan_contexts (type_id, serial, number, scanned_at, key_id, context)
+                 SELECT $4, mark.serial, mark.scans - sent.behind, $5, sent.key_id, sent.context
+                 FROM unnest(${serials}::bigint[], ${behind}::bigint[], ${keys}::bigint[],
+                             ${texts}::text[]) AS sent (serial, behind, key_id, context)
+                 JOIN mark ON mark.serial = sent.serial)"
+        )
+    }
+}
+
+/// Counts scans: `$1` serials, `$2` their batches, `$3` how many scans, `$4` the type, `$5` the time, and
+/// what came along from `$6` on. Rows without a serial are batches that were recalled.
 ///
 /// The codes of a group are of few batches, often of one, so these are looked up first and not with every
 /// code. Whether a code was made is asked for one after the other: a plan for all of them might read whole
 /// tables. The serials are put in order, so two groups never lock the same rows in different orders.
-pub(super) fn count(table: &CodeTable, ledger: Ledger) -> String {
-    count_where(table, ledger, "", "")
+pub(super) fn count(table: &CodeTable, ledger: Ledger, along: Along) -> String {
+    count_where(table, ledger, "", &along.kept(6))
 }
 
-/// The same for one code, if the scan that `$6` stands for was not counted yet. Notes which one it was.
-pub(super) fn count_once(table: &CodeTable, ledger: Ledger) -> String {
+/// The same for one code, if the scan that `$6` stands for was not counted yet. Notes which one it was. What
+/// came along is from `$7` on.
+pub(super) fn count_once(table: &CodeTable, ledger: Ledger, along: Along) -> String {
+    let noted =
+        ", noted AS (UPDATE scan_keys SET scans = mark.scans FROM mark WHERE scan_keys.key = $6)";
     count_where(
         table,
         ledger,
         "JOIN scan_keys ON scan_keys.key = $6 AND scan_keys.scans IS NULL",
-        ", noted AS (UPDATE scan_keys SET scans = mark.scans FROM mark WHERE scan_keys.key = $6)",
+        &[noted, &along.kept(7)].concat(),
     )
 }
 

@@ -125,7 +125,9 @@ async fn count(
         }
         Known::OtherBody => return look(app, live, &visit.code, Seen::NotCounted).await,
     };
-    match app.engine.codes.scan_once(live, &visit.code, ANSWER_SCOPE, &token).await {
+    let codes = &app.engine.codes;
+    // Nothing is kept about people who hold a code in their hands.
+    match codes.scan_once(live, &visit.code, ANSWER_SCOPE, &token, None).await {
         Ok(Scan::Known { status, .. }) => {
             let verdict = PublicVerdict::new(status, Seen::Counted);
             let body = serde_json::to_vec(&verdict).expect("a verdict is plain data");
