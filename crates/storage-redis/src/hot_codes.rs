@@ -118,11 +118,11 @@ mod tests {
 
     #[test]
     fn what_is_written_can_be_read() {
-        let time = Some("2026-11-17T10:00:00.123456Z".parse().unwrap());
-        let void = Some(Void { at: time.unwrap(), reason: "two\nlines".to_owned() });
+        let at = "2026-11-17T10:00:00.123456Z".parse().unwrap();
+        let void = Some(Void { at, reason: "two\nlines".to_owned() });
         for status in [
             CodeStatus { scans: 0, first_scanned_at: None, void: None },
-            CodeStatus { scans: 7, first_scanned_at: time, void: None },
+            CodeStatus { scans: 7, first_scanned_at: Some(at), void: None },
             CodeStatus { scans: u64::MAX, first_scanned_at: None, void },
         ] {
             assert_eq!(read(&write(&status)), Some(status));

@@ -271,7 +271,8 @@ async fn scan_for(
 /// Show a code
 ///
 /// Like a scan, but it does not count: a code that was scanned once is `repeated` here. Where there are
-/// read replicas, what happened in the last few seconds may be missing; a scan always knows of it.
+/// read replicas, what happened in the last few seconds may be missing, and where there is Redis, the scans
+/// that other instances have counted in the last half second; a scan always knows of everything.
 #[utoipa::path(get, path = "/api/v1/codes/{type}/{code}", tag = "Codes", params(TenantQuery),
     responses((status = 200, body = VerdictBody), (status = 404, body = Problem)))]
 pub(crate) async fn get(

@@ -5,7 +5,7 @@ use test_services::Servers;
 
 use crate::instances::{metric, start_together};
 use crate::support::batches::{codes, order, wait_for};
-use crate::support::{Client, Deployment, Home};
+use crate::support::{Client, Deployment, Home, Server};
 
 const CONFIG: &str = "
 id_types:
@@ -43,7 +43,7 @@ fn look(client: &Client, code: &str) -> Value {
 fn what_is_void_is_void_at_the_next_look_everywhere(deployment: Deployment) {
     let home = home(deployment);
     let servers = start_together(&home, 3);
-    let clients: Vec<_> = servers.iter().map(|server| server.new_client()).collect();
+    let clients: Vec<_> = servers.iter().map(Server::new_client).collect();
     let (_, codes) = new_batch(&clients[0], 20);
     for (number, code) in codes.iter().enumerate() {
         scan(&clients[0], code);
@@ -75,7 +75,7 @@ fn what_is_void_is_void_at_the_next_look_everywhere(deployment: Deployment) {
 fn what_was_recalled_is_void_at_the_next_look_everywhere(deployment: Deployment) {
     let home = home(deployment);
     let servers = start_together(&home, 2);
-    let clients: Vec<_> = servers.iter().map(|server| server.new_client()).collect();
+    let clients: Vec<_> = servers.iter().map(Server::new_client).collect();
     for round in 0..3 {
         let (batch, codes) = new_batch(&clients[0], 5);
         for code in &codes {
