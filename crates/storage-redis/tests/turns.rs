@@ -23,10 +23,6 @@ async fn end(redis: &SharedRedis, number: u32, tenant: &str, goes_on: bool) {
     redis.end_turn(&worker(number), tenant, goes_on).await.unwrap();
 }
 
-fn some(tenant: &str) -> Option<String> {
-    Some(tenant.to_owned())
-}
-
 #[tokio::test]
 async fn tenants_come_one_after_the_other() {
     let (server, world) = (Redis::start(), World::new().await);
@@ -36,11 +32,11 @@ async fn tenants_come_one_after_the_other() {
     other.offer_turns(&["b", "c", "a"]).await.unwrap();
     for tenant in ["a", "b", "c", "a", "b"] {
         let redis = if tenant == "b" { &other } else { &one };
-        assert_eq!(take(redis, 0).await, some(tenant), "each has one turn");
+        assert_eq!(take(redis, 0).await.as_deref(), Some(tenant), "each has one turn");
         end(redis, 0, tenant, true).await;
     }
     for (number, tenant) in [(0, "c"), (1, "a"), (2, "b")] {
-        assert_eq!(take(&one, number).await, some(tenant));
+        assert_eq!(take(&one, number).await.as_deref(), Some(tenant));
     }
     assert_eq!(take(&one, 3).await, None, "all are with somebody");
     // While a worker finds out that there is nothing to do, somebody orders.
@@ -48,9 +44,9 @@ async fn tenants_come_one_after_the_other() {
     end(&one, 1, "a", false).await;
     end(&one, 2, "b", false).await;
     end(&one, 0, "c", true).await;
-    assert_eq!(take(&one, 1).await, some("a"));
+    assert_eq!(take(&one, 1).await.as_deref(), Some("a"));
     end(&one, 1, "a", false).await;
-    assert_eq!(take(&one, 1).await, some("c"));
+    assert_eq!(take(&one, 1).await.as_deref(), Some("c"));
     end(&one, 1, "c", false).await;
     assert_eq!(take(&one, 1).await, None);
     assert_eq!(server.run::<Vec<String>>("KEYS *"), [""; 0], "nothing is left behind");
@@ -61,10 +57,10 @@ async fn a_tenant_that_is_offered_while_it_has_its_turn_gets_no_second_one() {
     let (server, world) = (Redis::start(), World::new().await);
     let redis = world.pools(&server.url()).await;
     redis.offer_turns(&["a"]).await.unwrap();
-    assert_eq!(take(&redis, 0).await, some("a"));
+    assert_eq!(take(&redis, 0).await.as_deref(), Some("a"));
     redis.offer_turns(&["a"]).await.unwrap();
     end(&redis, 0, "a", true).await;
-    assert_eq!(take(&redis, 0).await, some("a"));
+    assert_eq!(take(&redis, 0).await.as_deref(), Some("a"));
     end(&redis, 0, "a", false).await;
     assert_eq!(take(&redis, 0).await, None);
 }
@@ -76,9 +72,9 @@ async fn a_turn_that_never_reached_its_worker_is_the_next_one() {
     let redis = world.pools(&server.url()).await;
     redis.offer_turns(&["a", "b"]).await.unwrap();
     for _ in 0..3 {
-        assert_eq!(take(&redis, 0).await, some("a"));
+        assert_eq!(take(&redis, 0).await.as_deref(), Some("a"));
     }
-    assert_eq!(take(&redis, 1).await, some("b"));
+    assert_eq!(take(&redis, 1).await.as_deref(), Some("b"));
 }
 
 #[tokio::test]
@@ -86,8 +82,11 @@ async fn a_turn_of_a_worker_that_is_gone_comes_back() {
     let (server, world) = (Redis::start(), World::new().await);
     let gone = world.pools(&server.url()).await;
     gone.offer_turns(&["a", "b"]).await.unwrap();
-    assert_eq!(take(&gone, 0).await, some("a"));
-    assert_eq!(gone.await_turn(&worker(1), Duration::from_secs(9)).await.unwrap(), some("b"));
+    assert_eq!(take(&gone, 0).await.as_deref(), Some("a"));
+    assert_eq!(
+        gone.await_turn(&worker(1), Duration::from_secs(9)).await.unwrap().as_deref(),
+        Some("b")
+    );
     drop(gone);
     let patient = Settings { turn_ttl: Duration::from_secs(60), ..settings(&server.url()) };
     let patient = world.pools_with(patient);
@@ -157,7 +156,7 @@ async fn a_wait_ends_in_time_and_can_be_broken_off() {
     })
     .await;
     redis.offer_turns(&["a"]).await.unwrap();
-    assert_eq!(take(&redis, 0).await, some("a"), "nobody else has it");
+    assert_eq!(take(&redis, 0).await.as_deref(), Some("a"), "nobody else has it");
 }
 
 #[tokio::test]
@@ -167,10 +166,10 @@ async fn a_server_that_lost_everything_is_told_again() {
     closed(&redis).await;
     redis.offer_turns(&["a", "b"]).await.unwrap();
     server.run::<()>("SAVE");
-    assert_eq!(take(&redis, 0).await, some("a"));
+    assert_eq!(take(&redis, 0).await.as_deref(), Some("a"));
     server.run::<()>("FLUSHALL");
     end(&redis, 0, "a", true).await;
-    assert_eq!(take(&redis, 0).await, some("a"));
+    assert_eq!(take(&redis, 0).await.as_deref(), Some("a"));
     assert_eq!(take(&redis, 1).await, None, "nobody has offered b again");
     let wait = tokio::spawn({
         let redis = Arc::clone(&redis);
@@ -188,7 +187,10 @@ async fn a_server_that_lost_everything_is_told_again() {
     assert_eq!(epoch(&redis), 2);
     assert_eq!(take(&redis, 0).await, None, "the old turns are of an epoch that is over");
     redis.offer_turns(&["c"]).await.unwrap();
-    assert_eq!(redis.await_turn(&worker(1), Duration::from_secs(9)).await.unwrap(), some("c"));
+    assert_eq!(
+        redis.await_turn(&worker(1), Duration::from_secs(9)).await.unwrap().as_deref(),
+        Some("c")
+    );
     until("the old keys are gone", async || {
         server.run::<Vec<String>>("KEYS mintage:{*}:1:*").is_empty()
     })
