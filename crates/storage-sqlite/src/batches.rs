@@ -200,7 +200,7 @@ impl BatchStore for SqliteStore {
 
     async fn finish_chunk(&self, chunk: &Chunk, now: Now) -> Result<bool> {
         let chunk = chunk.clone();
-        self.writer.run(move |connection| chunks::finish(connection, &chunk, &now)).await
+        self.writer.run_long(move |connection| chunks::finish(connection, &chunk, &now)).await
     }
 
     async fn fail_chunk(

@@ -7,8 +7,12 @@
 //! A step that fails is undone alone. When the commit fails, nothing of the group has happened and
 //! every step in it is answered so. A caller that goes away while it waits changes nothing: its
 //! step was either never sent, or runs like any other.
+//!
+//! Long steps are committed one by one, each after the short ones that have come meanwhile, so that a
+//! request waits for one of them at most.
 
 use std::any::Any;
+use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -35,6 +39,7 @@ pub(crate) struct Writer {
 
 enum Order {
     Step(Box<dyn Step>),
+    Long(Box<dyn Step>),
     /// Finish what was ordered before, close the file, and say so.
     Close(oneshot::Sender<()>),
 }
@@ -67,9 +72,26 @@ impl Writer {
         T: Send + 'static,
         F: FnOnce(&Connection) -> StepResult<T> + Send + 'static,
     {
+        self.order(work, Order::Step).await
+    }
+
+    /// The same for a step that takes longer than requests should wait for it.
+    pub(crate) async fn run_long<T, F>(&self, work: F) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> StepResult<T> + Send + 'static,
+    {
+        self.order(work, Order::Long).await
+    }
+
+    async fn order<T, F>(&self, work: F, order: fn(Box<dyn Step>) -> Order) -> Result<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> StepResult<T> + Send + 'static,
+    {
         let (reply, answer) = oneshot::channel();
         let step = Box::new(Pending { work: Some(work), outcome: None, reply });
-        self.send(Order::Step(step)).await?;
+        self.send(order(step)).await?;
         answer.await.map_err(|_| closed())?
     }
 
@@ -171,11 +193,19 @@ fn work(
 ) -> Vec<oneshot::Sender<()>> {
     let mut closing = Vec::new();
     let mut taken = Vec::with_capacity(GROUP_STEPS_MAX);
-    while orders.blocking_recv_many(&mut taken, GROUP_STEPS_MAX) > 0 {
+    let mut long = VecDeque::new();
+    let run = |group: Vec<Box<dyn Step>>| {
+        if !group.is_empty() {
+            run_group(connection, group);
+            checkpoints.note_commit();
+        }
+    };
+    while take(&mut orders, &mut taken, long.is_empty()) {
         let mut group = Vec::with_capacity(taken.len());
         for order in taken.drain(..) {
             match order {
                 Order::Step(step) => group.push(step),
+                Order::Long(step) => long.push_back(step),
                 Order::Close(done) => {
                     // Nothing is accepted from here on; what was accepted is still done.
                     orders.close();
@@ -183,12 +213,23 @@ fn work(
                 }
             }
         }
-        if !group.is_empty() {
-            run_group(connection, group);
-            checkpoints.note_commit();
-        }
+        run(group);
+        run(long.pop_front().into_iter().collect());
     }
     closing
+}
+
+/// Takes what waits, and if the thread has nothing else to do, waits for it. False when all is done.
+fn take(orders: &mut mpsc::Receiver<Order>, taken: &mut Vec<Order>, idle: bool) -> bool {
+    if idle {
+        return orders.blocking_recv_many(taken, GROUP_STEPS_MAX) > 0;
+    }
+    while taken.len() < GROUP_STEPS_MAX
+        && let Ok(order) = orders.try_recv()
+    {
+        taken.push(order);
+    }
+    true
 }
 
 fn run_group(connection: &Connection, mut group: Vec<Box<dyn Step>>) {
