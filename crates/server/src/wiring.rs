@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use storage::Store;
 
 use crate::carrier::RealCarrier;
-use crate::config::{Authentication, BatchesConfig, Config, OpenG2p, PublicConfig};
+use crate::config::{Authentication, Config, OpenG2p, PublicConfig};
 use crate::http::{Access, App, AppParts, Build, Public, PublicParts};
 use crate::offline::key_file;
 use crate::stores::{self, Stores};
@@ -156,7 +156,7 @@ fn engine_settings(config: &Config) -> EngineSettings {
             wait_max: Duration::from_millis(issuing.wait_milliseconds_max.into()),
             log_flush: Duration::from_millis(issuing.log_flush_milliseconds.into()),
         },
-        batches: batch_settings(&config.batches),
+        batches: batch_settings(config),
         outbox: outbox_settings(config),
         keep_answers: Duration::from_secs(3600 * u64::from(issuing.idempotency_hours)),
         keep_contexts: seconds(config.codes.context_days) * 86_400,
@@ -171,11 +171,19 @@ fn engine_settings(config: &Config) -> EngineSettings {
     }
 }
 
-fn batch_settings(config: &BatchesConfig) -> BatchSettings {
+/// Codes of a chunk. An embedded store has one writer, and requests wait for it.
+const CHUNK_CODES: u32 = 100_000;
+const CHUNK_CODES_EMBEDDED: u32 = 10_000;
+
+fn batch_settings(config: &Config) -> BatchSettings {
+    let is_embedded = config.postgres.url.is_none();
+    let usual = if is_embedded { CHUNK_CODES_EMBEDDED } else { CHUNK_CODES };
+    let config = &config.batches;
+    let chunk_codes = config.chunk_codes.unwrap_or(usual);
     BatchSettings {
         workers: config.workers as usize,
         count_max: config.count_max,
-        chunk_codes: config.chunk_codes.into(),
+        chunk_codes: chunk_codes.into(),
         active_max: config.active_per_tenant_max.into(),
         codes_max: config.codes_per_tenant_max.unwrap_or(i64::MAX as u64),
         silent: seconds(config.silent_seconds),

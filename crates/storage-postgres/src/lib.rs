@@ -45,7 +45,7 @@ use tokio::task::JoinHandle;
 pub use error::OpenError;
 pub use settings::{PostgresSettings, SHARDS_MAX, ShardSettings};
 
-use batches::Turns;
+use batches::ShardTurns;
 use codes::CodeTables;
 use database::{Database, Repeat};
 use documents::Stands;
@@ -72,7 +72,7 @@ pub struct PostgresStore {
     /// Where counters of gapless types stand, as far as this instance knows.
     stands: Stands,
     /// Whose turn it is to give a chunk.
-    turns: Turns,
+    turns: ShardTurns,
     orders: Arc<Orders>,
     /// The tasks that look after replicas and listen, until the store is closed.
     tasks: Mutex<Vec<JoinHandle<()>>>,
@@ -96,7 +96,7 @@ impl PostgresStore {
             code_tables: CodeTables::default(),
             placements: Placements::default(),
             stands: Stands::default(),
-            turns: Turns::default(),
+            turns: ShardTurns::default(),
             orders: Arc::default(),
             tasks: Mutex::default(),
         });

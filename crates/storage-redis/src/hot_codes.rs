@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use redis::{Pipeline, Value};
-use storage::{CodeKey, CodeStatus, HotCodes, Result, Void};
+use storage::{BoardTime, CodeKey, CodeStatus, HotCode, HotCodes, Result, Void};
 
 use crate::SharedRedis;
 use crate::error::Trouble;
@@ -15,75 +15,83 @@ use crate::keys;
 /// What is noted of a code that was just changed.
 const SPOILT: &str = "";
 
+/// Tells the time, how long a note is good for and what it says. Key: the code.
+const LOOK: &str = "\
+local time = redis.call('TIME')
+return {
+  time[1] * 1000 + math.floor(time[2] / 1000),
+  redis.call('PTTL', KEYS[1]), redis.call('GET', KEYS[1])
+}";
+
+/// Puts something in the place of a note, and tells how long that was good for. Key: the code. Arguments:
+/// what to put there, and for how long in ms.
+const SPOIL: &str = "\
+local left = redis.call('PTTL', KEYS[1])
+redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])
+return left";
+
 impl SharedRedis {
-    /// Sends commands about the key of a code.
+    /// Sends a command about the key of a code.
     async fn ask_of_code(
         &self,
         code: &CodeKey,
         add: impl FnOnce(&mut Pipeline, &str),
-    ) -> Result<Vec<Value>, Trouble> {
+    ) -> Result<Value, Trouble> {
         let link = self.shared.breaker.link()?;
         let (key, tag) = keys::code(&self.shared.settings.namespace, link.epoch, code);
-        let mut commands = Pipeline::with_capacity(3);
+        let mut commands = Pipeline::with_capacity(2);
         add(&mut commands, &key);
-        self.shared.ask_aside(&link, &tag, commands).await
+        let answers = self.shared.ask_aside(&link, &tag, commands).await?;
+        Ok(answers.into_iter().next().unwrap_or_default())
     }
 }
 
 #[async_trait]
 impl HotCodes for SharedRedis {
-    async fn hot_code(&self, code: &CodeKey) -> Result<Option<(CodeStatus, Duration)>> {
-        let answers = self
-            .ask_of_code(code, |commands, key| {
-                // The time first: what may be believed for less than is said is of no use to anybody.
-                commands.cmd("PTTL").arg(key);
-                commands.cmd("GET").arg(key);
-            })
-            .await?;
-        let [Value::Int(left_ms), noted] = &answers[..] else { return Err(NO_CODE.into()) };
-        let (Value::BulkString(text), Ok(left_ms)) = (noted, u64::try_from(*left_ms)) else {
-            return Ok(None);
+    async fn hot_code(&self, code: &CodeKey) -> Result<HotCode> {
+        let look = |commands: &mut Pipeline, key: &str| {
+            commands.cmd("EVAL").arg(LOOK).arg(1).arg(key);
         };
-        let Ok(text) = std::str::from_utf8(text) else { return Err(NO_CODE.into()) };
-        if text == SPOILT {
-            return Ok(None);
-        }
-        self.shared.figures.hot_codes_found.add(1);
-        let status = read(text).ok_or(NO_CODE)?;
-        Ok(Some((status, Duration::from_millis(left_ms))))
+        let Value::Array(found) = self.ask_of_code(code, look).await? else {
+            return Err(NO_CODE.into());
+        };
+        let [Value::Int(at), Value::Int(left_ms), note] = &found[..] else {
+            return Err(NO_CODE.into());
+        };
+        let at = BoardTime(u64::try_from(*at).map_err(|_| NO_CODE)?);
+        let noted = match (note, u64::try_from(*left_ms)) {
+            (Value::BulkString(text), Ok(left_ms)) if text != SPOILT.as_bytes() => {
+                let text = std::str::from_utf8(text).map_err(|_| NO_CODE)?;
+                self.shared.figures.hot_codes_found.add(1);
+                Some((read(text).ok_or(NO_CODE)?, Duration::from_millis(left_ms)))
+            }
+            _ => None,
+        };
+        Ok(HotCode { noted, at })
     }
 
     async fn note_hot_code(
         &self,
         code: &CodeKey,
         status: &CodeStatus,
-        keep: Duration,
+        until: BoardTime,
     ) -> Result<bool> {
-        let text = write(status);
-        let keep_ms = keep.as_millis().to_string();
-        if keep.as_millis() == 0 {
-            return Ok(false);
-        }
-        let answers = self
-            .ask_of_code(code, |commands, key| {
-                commands.cmd("SET").arg(key).arg(text).arg("NX").arg("PX").arg(keep_ms);
-            })
-            .await?;
-        Ok(matches!(answers[..], [Value::Okay]))
+        let note = |commands: &mut Pipeline, key: &str| {
+            commands.cmd("SET").arg(key).arg(write(status)).arg("NX").arg("PXAT").arg(until.0);
+        };
+        Ok(matches!(self.ask_of_code(code, note).await?, Value::Okay))
     }
 
     async fn spoil_hot_code(&self, code: &CodeKey, quiet: Duration) -> Result<Duration> {
         let quiet_ms = quiet.as_millis().max(1).to_string();
-        let answers = self
-            .ask_of_code(code, |commands, key| {
-                commands.cmd("PTTL").arg(key);
-                commands.cmd("SET").arg(key).arg(SPOILT).arg("PX").arg(quiet_ms).arg("GET");
-            })
-            .await?;
-        let [Value::Int(left_ms), noted] = &answers[..] else { return Err(NO_CODE.into()) };
-        let was_noted = matches!(noted, Value::BulkString(text) if text != SPOILT.as_bytes());
-        let left_ms = u64::try_from(*left_ms).unwrap_or_default();
-        Ok(Duration::from_millis(if was_noted { left_ms } else { 0 }))
+        let spoil = |commands: &mut Pipeline, key: &str| {
+            commands.cmd("EVAL").arg(SPOIL).arg(1).arg(key).arg(SPOILT).arg(quiet_ms);
+        };
+        // Whoever comes second does not know when the first one came, and waits as long as that may be.
+        match self.ask_of_code(code, spoil).await? {
+            Value::Int(left_ms) => Ok(Duration::from_millis(left_ms.try_into().unwrap_or(0))),
+            _ => Err(NO_CODE.into()),
+        }
     }
 }
 

@@ -5,9 +5,10 @@ mod support;
 use std::time::Duration;
 
 use storage::{
-    BatchId, BatchState, CodeKey, CodeStatus, HotCodes, Ledger, Progress, ProgressBoard, TypeId,
-    Void,
+    BatchId, BatchState, BoardTime, CodeKey, CodeStatus, HotCodes, Ledger, Progress, ProgressBoard,
+    TypeId, Void,
 };
+use storage_redis::SharedRedis;
 use support::redis::Redis;
 use support::{World, until};
 
@@ -74,20 +75,35 @@ async fn a_note_that_cannot_be_read_is_an_error_and_no_progress() {
     assert!(!redis.is_open(), "the pools are none the worse for it");
 }
 
+/// A moment so long after now.
+async fn after(redis: &SharedRedis, wait: Duration) -> BoardTime {
+    let BoardTime(now) = redis.hot_code(&code(0)).await.unwrap().at;
+    BoardTime(now + u64::try_from(wait.as_millis()).unwrap())
+}
+
+/// What is noted of a code.
+async fn noted(redis: &SharedRedis, serial: u64) -> Option<(CodeStatus, Duration)> {
+    redis.hot_code(&code(serial)).await.unwrap().noted
+}
+
 #[tokio::test]
 async fn the_first_note_of_a_code_stays_until_it_expires() {
     let (server, world) = (Redis::start(), World::new().await);
     let (one, other) = (world.pools(&server.url()).await, world.pools(&server.url()).await);
     let status = |scans| CodeStatus { scans, first_scanned_at: Some(void("").at), void: None };
-    assert!(one.note_hot_code(&code(1), &status(1), LONG).await.unwrap());
-    assert!(!other.note_hot_code(&code(1), &status(2), LONG).await.unwrap());
-    let (found, left) = other.hot_code(&code(1)).await.unwrap().unwrap();
+    let long = after(&one, LONG).await;
+    assert!(one.note_hot_code(&code(1), &status(1), long).await.unwrap());
+    assert!(!other.note_hot_code(&code(1), &status(2), long).await.unwrap());
+    let (found, left) = noted(&other, 1).await.unwrap();
     assert_eq!(found, status(1));
-    assert!(left > Duration::from_secs(30) && left <= LONG, "{left:?}");
-    assert_eq!(other.hot_code(&code(2)).await.unwrap(), None);
-    assert!(one.note_hot_code(&code(2), &status(1), Duration::from_millis(5)).await.unwrap());
-    until("it expires", async || one.hot_code(&code(2)).await.unwrap().is_none()).await;
-    assert!(!one.note_hot_code(&code(3), &status(1), Duration::ZERO).await.unwrap());
+    assert!(left > LONG / 2 && left <= LONG, "{left:?}");
+    assert_eq!(noted(&other, 2).await, None);
+    let soon = after(&one, Duration::from_millis(300)).await;
+    assert!(one.note_hot_code(&code(2), &status(1), soon).await.unwrap());
+    until("it expires", async || noted(&one, 2).await.is_none()).await;
+    // As if it had been on its way for all that time.
+    one.note_hot_code(&code(2), &status(1), soon).await.unwrap();
+    assert_eq!(noted(&one, 2).await, None, "what comes too late is not noted");
 }
 
 #[tokio::test]
@@ -95,16 +111,18 @@ async fn a_code_that_was_spoilt_cannot_be_noted_for_a_while() {
     let (server, world) = (Redis::start(), World::new().await);
     let (one, other) = (world.pools(&server.url()).await, world.pools(&server.url()).await);
     let stands = CodeStatus { scans: 3, first_scanned_at: None, void: Some(void("stolen")) };
+    let long = after(&one, LONG).await;
     let cold = one.spoil_hot_code(&code(1), LONG).await.unwrap();
     assert_eq!(cold, Duration::ZERO, "nobody can believe anything of it");
-    assert!(!other.note_hot_code(&code(1), &stands, LONG).await.unwrap());
-    assert_eq!(other.hot_code(&code(1)).await.unwrap(), None);
-    assert_eq!(one.spoil_hot_code(&code(1), LONG).await.unwrap(), Duration::ZERO);
-    assert!(other.note_hot_code(&code(2), &stands, LONG).await.unwrap());
+    assert!(!other.note_hot_code(&code(1), &stands, long).await.unwrap());
+    assert_eq!(noted(&other, 1).await, None);
+    let second = other.spoil_hot_code(&code(1), LONG).await.unwrap();
+    assert!(second > LONG / 2, "the first has perhaps not waited yet: {second:?}");
+    assert!(other.note_hot_code(&code(2), &stands, long).await.unwrap());
     let hot = one.spoil_hot_code(&code(2), Duration::from_millis(5)).await.unwrap();
-    assert!(hot > Duration::from_secs(30) && hot <= LONG, "{hot:?}");
+    assert!(hot > LONG / 2 && hot <= LONG, "{hot:?}");
     until("it can be noted again", async || {
-        other.note_hot_code(&code(2), &stands, LONG).await.unwrap()
+        other.note_hot_code(&code(2), &stands, long).await.unwrap()
     })
     .await;
 }

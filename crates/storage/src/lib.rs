@@ -48,7 +48,7 @@ pub use issues::{
 };
 pub use keys::{ApiKey, KeyStore, NewApiKey, Scope};
 pub use manifests::{Manifest, ManifestStore};
-pub use noticeboard::{Dispatch, HotCodes, Noticeboard, ProgressBoard};
+pub use noticeboard::{BoardTime, Dispatch, HotCode, HotCodes, Noticeboard, ProgressBoard};
 pub use outbox::{
     Attempt, Delivery, DeliveryFilter, DeliveryId, DeliveryRecord, DeliveryState, Event, Heading,
     NewDelivery, Next, OutboxStore, Outcome, Wanted,

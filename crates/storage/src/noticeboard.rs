@@ -48,23 +48,37 @@ pub trait ProgressBoard {
     async fn progress(&self, batch: BatchId) -> Result<Option<Progress>>;
 }
 
+/// A moment by the clock of the board, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BoardTime(pub u64);
+
+/// What a look at the board has shown of a code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HotCode {
+    /// How it stands, if that is noted, and for how long that may still be believed.
+    pub noted: Option<(CodeStatus, Duration)>,
+    /// When this was.
+    pub at: BoardTime,
+}
+
 /// Remembers for a moment how codes stand.
 #[async_trait]
 pub trait HotCodes {
-    /// How a code stands, if that is noted, and for how long that may still be believed.
-    async fn hot_code(&self, key: &CodeKey) -> Result<Option<(CodeStatus, Duration)>>;
+    /// What is noted of a code.
+    async fn hot_code(&self, key: &CodeKey) -> Result<HotCode>;
 
-    /// Notes how a code stands, for so long, unless something is noted of it or it was
-    /// [spoilt](Self::spoil_hot_code). False if nobody may believe it, whoever noted it included.
+    /// Notes how a code stands, until a moment, unless something is noted of it or it was
+    /// [spoilt](Self::spoil_hot_code). False if nobody may believe it, whoever noted it included. A note that
+    /// comes too late is none.
     async fn note_hot_code(
         &self,
         key: &CodeKey,
         status: &CodeStatus,
-        keep: Duration,
+        until: BoardTime,
     ) -> Result<bool>;
 
     /// Forgets what is noted of a code, and keeps others from noting anything for so long. Says for how
-    /// long somebody may still believe what was noted before: nothing, if nothing was.
+    /// long somebody may still believe what was noted before, at most: nothing, if nothing was.
     async fn spoil_hot_code(&self, key: &CodeKey, quiet: Duration) -> Result<Duration>;
 }
 

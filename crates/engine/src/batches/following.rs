@@ -13,15 +13,15 @@ use crate::LiveType;
 const SHARED_FOR: Duration = Duration::from_millis(250);
 
 impl Batches {
-    /// A batch as it was a moment ago, for somebody who has seen it before. It never goes back.
+    /// A batch as it was a moment ago, for somebody who has seen it before. What was made and given up never
+    /// becomes less, and an end is an end.
     pub async fn look_again(
         &self,
         seen: &Batch,
         tenant: Option<&str>,
     ) -> Result<(Batch, Arc<LiveType>), BatchError> {
-        let Some(board) = self.board.as_ref().filter(|board| board.is_up()) else {
-            return self.find(seen.id, tenant).await;
-        };
+        let board = self.board.as_ref().filter(|board| board.is_up() && !seen.state.is_final());
+        let Some(board) = board else { return self.find(seen.id, tenant).await };
         if let Ok(Some(progress)) = board.progress(seen.id).await {
             let live = self.type_of(seen.type_id, tenant).ok_or(BatchError::NotFound)?;
             // Of two instances that look at the same time, the one that saw less may note it last.

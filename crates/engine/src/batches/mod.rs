@@ -84,10 +84,10 @@ impl Batches {
         let turns = Arc::new(Turns::new(board.clone()));
         let (wake, heard) = (Arc::downgrade(&work), Arc::clone(&turns));
         store.on_order(Arc::new(move || {
-            // Whoever hears of turns need not be called as well, and waits on.
-            if let Some(work) = wake.upgrade().filter(|_| !heard.are_heard()) {
-                work.notify_waiters();
-            }
+            let Some(work) = wake.upgrade() else { return };
+            // Whoever waits for turns is called by these, unless the order is of an instance that cannot
+            // offer any. One worker finds out.
+            if heard.are_heard() { work.notify_one() } else { work.notify_waiters() }
         }));
         let audit = Audit::new(common);
         Arc::new(Self {

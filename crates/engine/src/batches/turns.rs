@@ -1,24 +1,27 @@
 //! Whose turn it is, where instances tell each other. Where they do not, or cannot at the moment, the
 //! store knows: nothing here may fail.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use storage::{Noticeboard, StoreError, WorkerName};
 use tokio::time::Instant;
 use tracing::debug;
 
+/// How long nobody waits for turns after that has failed, so that a server which takes no more connections
+/// is not asked for them all the time.
+const DEAF_FOR: Duration = Duration::from_secs(1);
+
 /// Turns of tenants, for the workers of this instance.
 pub(super) struct Turns {
     board: Option<Arc<dyn Noticeboard>>,
-    /// Whether the last wait for a turn failed, so that no other is worth anything.
-    deaf: AtomicBool,
+    /// Until when waiting for a turn is of no use.
+    deaf_until: Mutex<Option<Instant>>,
 }
 
 impl Turns {
     pub(super) fn new(board: Option<Arc<dyn Noticeboard>>) -> Self {
-        Self { board, deaf: AtomicBool::new(false) }
+        Self { board, deaf_until: Mutex::default() }
     }
 
     fn board(&self) -> Option<&Arc<dyn Noticeboard>> {
@@ -27,7 +30,12 @@ impl Turns {
 
     /// Whether whoever waits hears of the turns that other instances offer.
     pub(super) fn are_heard(&self) -> bool {
-        self.board().is_some() && !self.deaf.load(Ordering::Relaxed)
+        self.board().is_some() && !self.is_deaf()
+    }
+
+    fn is_deaf(&self) -> bool {
+        let until = self.deaf_until.lock().unwrap_or_else(PoisonError::into_inner);
+        until.is_some_and(|until| Instant::now() < until)
     }
 
     /// Says that tenants have chunks to be done. False if nobody can hear it.
@@ -48,12 +56,14 @@ impl Turns {
     /// Waits for a turn. Where there can be none, waits all the same.
     pub(super) async fn wait(&self, worker: &WorkerName, wait: Duration) -> Option<String> {
         let until = Instant::now() + wait;
-        if let Some(board) = self.board() {
-            let turn = board.await_turn(worker, wait).await;
-            self.deaf.store(turn.is_err(), Ordering::Relaxed);
-            match turn {
+        if let Some(board) = self.board().filter(|_| !self.is_deaf()) {
+            match board.await_turn(worker, wait).await {
                 Ok(turn) => return turn,
-                Err(problem) => told("wait for", &problem),
+                Err(problem) => {
+                    told("wait for", &problem);
+                    let mut deaf = self.deaf_until.lock().unwrap_or_else(PoisonError::into_inner);
+                    *deaf = Some(Instant::now() + DEAF_FOR);
+                }
             }
         }
         tokio::time::sleep_until(until).await;

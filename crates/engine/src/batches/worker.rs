@@ -14,7 +14,8 @@ use tracing::{debug, error, info, warn};
 use super::{BatchSettings, Batches};
 use crate::surroundings::Entropy;
 
-/// How often an idle worker looks for chunks whose time has come, or whose worker is gone.
+/// How often a worker looks for chunks that nobody was called to: whose time has come, whose worker is gone,
+/// or whose tenant's turn got lost.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
 /// The same while nobody tells of the orders that other instances take. Work has to start within a
@@ -63,20 +64,23 @@ pub(crate) struct Worker {
     entropy: Arc<dyn Entropy>,
     /// In the records of chunks.
     name: WorkerName,
+    /// When it last looked for chunks of anybody.
+    looked_at: Option<Instant>,
 }
 
 impl Worker {
     pub(crate) fn new(batches: Arc<Batches>, entropy: Arc<dyn Entropy>, name: WorkerName) -> Self {
-        Self { batches, entropy, name }
+        Self { batches, entropy, name, looked_at: None }
     }
 
     /// Works until told to stop. A chunk that was begun is finished first.
-    pub(crate) async fn run(self, mut stop: watch::Receiver<bool>) {
+    pub(crate) async fn run(mut self, mut stop: watch::Receiver<bool>) {
+        let work = Arc::clone(&self.batches.work);
         let mut failing = false;
         let mut turn = None;
         while !*stop.borrow() {
             // Before the look, so that an order which comes right after it is not missed.
-            let woken = self.batches.work.notified();
+            let woken = work.notified();
             let pause = match caught(self.step(turn.take(), &stop)).await {
                 Ok(worked) => {
                     failing = false;
@@ -98,10 +102,22 @@ impl Worker {
             }
             tokio::select! {
                 () = woken => {}
-                next = self.batches.turns.wait(&self.name, pause) => turn = next,
+                next = self.rest(pause, failing) => turn = next,
                 _ = stop.changed() => {}
             }
         }
+        if let Some(tenant) = turn {
+            self.batches.turns.end(&self.name, &tenant, true).await;
+        }
+    }
+
+    /// Rests for a while, or until it is somebody's turn. What fails is not tried again before its time.
+    async fn rest(&self, pause: Duration, failing: bool) -> Option<String> {
+        if failing {
+            tokio::time::sleep(pause).await;
+            return None;
+        }
+        self.batches.turns.wait(&self.name, pause).await
     }
 
     fn hears_of_orders(&self) -> bool {
@@ -111,12 +127,12 @@ impl Worker {
     /// Does one chunk, of the tenant whose turn was waited for if there was one. False if there is none
     /// to do.
     async fn step(
-        &self,
+        &mut self,
         turn: Option<String>,
         stop: &watch::Receiver<bool>,
     ) -> Result<bool, StoreError> {
-        let metrics = &self.batches.metrics;
         let Some(chunk) = self.claim(turn).await? else { return Ok(false) };
+        let metrics = &self.batches.metrics;
         let (batch, number) = (chunk.batch.0, chunk.number);
         // A chunk at which a worker panics has failed like others, and is a dead letter in the end.
         match caught(self.finish(&chunk, stop)).await {
@@ -136,22 +152,27 @@ impl Worker {
         Ok(true)
     }
 
-    /// Finds something to do: for those whose turn it is, and then for anybody. A chunk that waited for
-    /// its time has no turn, nor has one whose turn got lost.
-    async fn claim(&self, mut turn: Option<String>) -> Result<Option<Chunk>, StoreError> {
+    /// Finds something to do: for those whose turn it is, and where that is nobody's, for anybody. A chunk
+    /// that waited for its time has no turn, nor has one whose turn got lost, so anybody is looked for now
+    /// and then in any case: the store knows who was served least recently.
+    async fn claim(&mut self, mut turn: Option<String>) -> Result<Option<Chunk>, StoreError> {
         let Batches { store, turns, catalogue, .. } = &*self.batches;
-        loop {
+        while self.looked_at.is_some_and(|looked_at| looked_at.elapsed() < LOOK_EVERY) {
             if turn.is_none() {
                 turn = turns.take(&self.name).await;
             }
             let Some(tenant) = turn.take() else { break };
             let chunk = store.claim_chunk(&self.name, Some(&tenant), self.terms()).await;
             // Before the work, so that others can work for the same tenant.
-            turns.end(&self.name, &tenant, !matches!(chunk, Ok(None))).await;
+            turns.end(&self.name, &tenant, matches!(chunk, Ok(Some(_)))).await;
             if let Some(chunk) = chunk? {
                 return Ok(Some(chunk));
             }
         }
+        if let Some(tenant) = turn {
+            turns.end(&self.name, &tenant, true).await;
+        }
+        self.looked_at = Some(Instant::now());
         let chunk = store.claim_chunk(&self.name, None, self.terms()).await?;
         if let Some(live) = chunk.as_ref().and_then(|chunk| catalogue.by_id(chunk.type_id)) {
             turns.offer(&[live.stored().id_type.tenant()]).await;

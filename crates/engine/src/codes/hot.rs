@@ -12,13 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use quick_cache::sync::Cache;
-use storage::{CodeKey, CodeStatus, Noticeboard, Store, StoreError};
+use storage::{BoardTime, CodeKey, CodeStatus, HotCode, Noticeboard, Store, StoreError};
 use tokio::time::Instant;
 
 use crate::metrics::EngineMetrics;
 
 /// How long a look is believed. Shorter than anybody is patient who makes something void.
-const FRESH: Duration = Duration::from_millis(500);
+const FRESH: Duration = Duration::from_millis(FRESH_MS);
+const FRESH_MS: u64 = 500;
 
 /// How long nothing is noted of a code that was changed: any look that began before is older by then.
 const QUIET: Duration = Duration::from_millis(1500);
@@ -92,33 +93,30 @@ impl Hot {
             }
             _ => {}
         }
-        if let Company::Telling(board) = &self.company
-            && let Ok(Some((status, left))) = board.hot_code(key).await
-        {
+        let board = match &self.company {
+            Company::Telling(board) => board.hot_code(key).await.ok().map(|hot| (board, hot)),
+            Company::None | Company::Silent => None,
+        };
+        if let Some((_, HotCode { noted: Some((status, left)), .. })) = board {
             self.hold(key, &status, &began, left);
             return Ok(Some(status));
         }
         let found = store.code_from_copy(key).await?;
         if let Some(status) = found.as_ref().filter(|status| something_happened(status)) {
-            self.note(key, status, &began).await;
+            let may_hold = match (&self.company, board) {
+                (Company::None, _) => true,
+                // Whoever makes it void has to find it there.
+                (_, Some((board, HotCode { at, .. }))) => {
+                    let until = BoardTime(at.0 + FRESH_MS);
+                    matches!(board.note_hot_code(key, status, until).await, Ok(true))
+                }
+                (_, None) => false,
+            };
+            if may_hold {
+                self.hold(key, status, &began, FRESH);
+            }
         }
         Ok(found)
-    }
-
-    /// Lets this process, and others where there are any, do without the next look.
-    async fn note(&self, key: &CodeKey, status: &CodeStatus, began: &Beginning) {
-        let left = FRESH.saturating_sub(began.0.elapsed());
-        let may_hold = match &self.company {
-            Company::None => true,
-            Company::Silent => false,
-            // Whoever makes it void has to find it there.
-            Company::Telling(board) => {
-                matches!(board.note_hot_code(key, status, left).await, Ok(true))
-            }
-        };
-        if may_hold {
-            self.hold(key, status, began, FRESH);
-        }
     }
 
     fn hold(&self, key: &CodeKey, status: &CodeStatus, began: &Beginning, keep: Duration) {

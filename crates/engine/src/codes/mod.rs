@@ -4,7 +4,7 @@ mod desk;
 mod diagnosis;
 mod hot;
 mod ranges;
-mod turns;
+mod single_flight;
 
 use std::sync::Arc;
 use std::time::Duration;

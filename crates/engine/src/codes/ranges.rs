@@ -7,7 +7,7 @@ use std::time::Duration;
 use storage::{BatchRange, Store, StoreError, TypeId};
 use tokio::time::Instant;
 
-use super::turns::Turns;
+use super::single_flight::SingleFlight;
 
 /// The time between two reads. Whoever asks for a serial that is in no batch waits for one that begins
 /// afterwards, because another instance may have taken an order since the last: a flood of unknown codes
@@ -24,8 +24,9 @@ const PAGE: usize = 2000;
 #[derive(Default)]
 struct OfType {
     known: RwLock<Known>,
-    /// One reads at a time, for all who wait. Each type has its own turns: a database that is slow holds up only those who ask for what is there.
-    reading: Turns<StoreError>,
+    /// One reads at a time, for all who wait. Each type by itself: a database that is slow holds up only
+    /// those who ask for what is there.
+    reading: SingleFlight<StoreError>,
 }
 
 /// The batches of one type that were read, in order of serials.

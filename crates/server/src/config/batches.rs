@@ -10,8 +10,8 @@ pub(crate) struct BatchesConfig {
     pub(crate) workers: u32,
     /// The most codes in one batch.
     pub(crate) count_max: u64,
-    /// Codes of a chunk.
-    pub(crate) chunk_codes: u32,
+    /// Codes of a chunk, where that is not left to the store.
+    pub(crate) chunk_codes: Option<u32>,
     /// Batches of one tenant that may be under way.
     pub(crate) active_per_tenant_max: u32,
     /// Codes that one tenant may order in all.

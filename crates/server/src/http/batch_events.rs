@@ -8,6 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
+use engine::LiveType;
 use engine::batches::BatchError;
 use futures_util::stream;
 use storage::{Batch, BatchState, Scope};
@@ -63,7 +64,8 @@ pub(crate) async fn events(
         let headers = headers.clone();
         let keep_alive = KeepAlive::new().interval(app.heartbeat).text("still here");
         let (app, seen, shown) = (Arc::clone(&app), batch, None);
-        let follower = Follower { app, headers, seen, tenant, shown, number: 0, _place: place };
+        let follower =
+            Follower { app, headers, seen, live, tenant, shown, number: 0, _place: place };
         let events = stream::unfold(Some(follower), async |follower| follower?.next().await);
         Ok(Sse::new(events).keep_alive(keep_alive).into_response())
     })
@@ -84,8 +86,9 @@ struct Follower {
     app: Arc<App>,
     /// The key is looked at each time: it may be revoked meanwhile.
     headers: HeaderMap,
-    /// The batch as it was seen last.
+    /// The batch as it was seen last, and its type.
     seen: Batch,
+    live: Arc<LiveType>,
     tenant: Option<String>,
     /// What was shown last.
     shown: Option<Stands>,
@@ -99,47 +102,53 @@ type Stands = (u64, u64, BatchState, bool);
 impl Follower {
     /// Waits for the next event. After the end there is none.
     async fn next(mut self) -> Option<(Result<Event, Infallible>, Option<Self>)> {
-        let mut first = self.number == 0;
+        // Whoever has just come is told what was found then.
+        if self.number > 0 {
+            self.wait_for_news().await?;
+        }
+        Some(self.tell())
+    }
+
+    /// Looks until there is something to tell. None if there will be nothing.
+    async fn wait_for_news(&mut self) -> Option<()> {
+        let batches = Arc::clone(&self.app.engine.batches);
         loop {
-            if !std::mem::take(&mut first) {
-                tokio::time::sleep(LOOK_EVERY).await;
-            }
+            tokio::time::sleep(LOOK_EVERY).await;
             known_key(&self.headers, &self.app.engine.keys, self.app.access).ok()?;
-            let (batch, live) = match self
-                .app
-                .engine
-                .batches
-                .look_again(&self.seen, self.tenant.as_deref())
-                .await
-            {
-                Ok(found) => found,
+            match batches.look_again(&self.seen, self.tenant.as_deref()).await {
+                Ok((batch, live)) => (self.seen, self.live) = (batch, live),
                 Err(BatchError::NotFound) => return None,
                 // The client connects to another one.
                 Err(_) if self.app.shutting_down() => return None,
                 // A store that is away for a moment is no end.
                 Err(_) => continue,
-            };
-            self.seen = batch.clone();
-            let stands = (batch.made, batch.dead_chunks, batch.state, batch.recalled.is_some());
-            let unchanged = self.shown == Some(stands);
+            }
+            let unchanged = self.shown == Some(stands(&self.seen));
             if unchanged && self.app.shutting_down() {
                 return None;
             }
             // While codes are made, also beside dead letters, the rate and the time that is left change by
             // themselves.
-            let goes_on = batch.started_at.is_some() && batch.to_make() > 0;
-            if unchanged && !goes_on {
-                continue;
+            let goes_on = self.seen.started_at.is_some() && self.seen.to_make() > 0;
+            if !unchanged || goes_on {
+                return Some(());
             }
-            self.shown = Some(stands);
-            self.number += 1;
-            let ended = batch.state.is_final();
-            let body = BatchBody::new(batch, &live, self.app.clock.now());
-            let event = Event::default()
-                .event(if ended { END } else { "progress" })
-                .id(if ended { END.to_owned() } else { self.number.to_string() })
-                .data(serde_json::to_string(&body).expect("a batch is plain data"));
-            return Some((Ok(event), (!ended).then_some(self)));
         }
     }
+
+    fn tell(mut self) -> (Result<Event, Infallible>, Option<Self>) {
+        self.shown = Some(stands(&self.seen));
+        self.number += 1;
+        let ended = self.seen.state.is_final();
+        let body = BatchBody::new(self.seen.clone(), &self.live, self.app.clock.now());
+        let event = Event::default()
+            .event(if ended { END } else { "progress" })
+            .id(if ended { END.to_owned() } else { self.number.to_string() })
+            .data(serde_json::to_string(&body).expect("a batch is plain data"));
+        (Ok(event), (!ended).then_some(self))
+    }
+}
+
+fn stands(batch: &Batch) -> Stands {
+    (batch.made, batch.dead_chunks, batch.state, batch.recalled.is_some())
 }

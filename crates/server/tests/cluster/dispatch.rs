@@ -8,7 +8,7 @@ use test_services::Servers;
 
 use crate::instances::{breakable_servers, metric, start_together};
 use crate::support::batches::{begins_soon, order, wait_for};
-use crate::support::{Deployment, Home, Server, wait_until};
+use crate::support::{Client, Deployment, Home, Server, wait_until};
 
 const CONFIG: &str = "
 id_types:
@@ -60,6 +60,36 @@ fn a_turn_calls_workers_of_other_instances() {
     });
     let soon = (0..8).filter(|_| begins_soon(server.client(), "bottle")).count();
     assert!(soon >= 6, "{soon} of 8 were begun within a tenth of a second");
+}
+
+/// The order is of an instance that cannot offer turns, and the only worker is never without one.
+#[test]
+fn a_tenant_without_a_turn_is_served_beside_others() {
+    const CONFIG: &str = "
+id_types:
+  - { tenant: large, name: bottle, random: { alphabet: crockford32, length: 16, check: iso7064 } }
+  - { tenant: small, name: bottle, random: { alphabet: crockford32, length: 16, check: iso7064 } }
+";
+    let home = home(Servers::shared()).with_config(CONFIG);
+    let server = home.start().ready();
+    let client = server.client();
+    let order = |client: &Client, tenant: &str, count: u64| {
+        let body = json!({"tenant": tenant, "type": "bottle", "count": count});
+        let reply = client.post("/api/v1/batches", &body);
+        assert_eq!(reply.status, 202, "{reply:?}");
+        reply.body
+    };
+    let large = order(client, "large", 5_000_000);
+    wait_until("it takes turns", || metric(&server, TURNS) > 2.0);
+    let home = home.without("MINTAGE__REDIS__URL").with("MINTAGE__BATCHES__WORKERS", "0");
+    let without_redis = home.start().ready();
+    for _ in 0..3 {
+        let small = order(without_redis.client(), "small", 3000);
+        wait_for(client, &small, "completed");
+    }
+    let path = format!("/api/v1/batches/{}", large["id"].as_str().unwrap());
+    let large = client.get(&path).body;
+    assert_eq!(large["state"], "running", "the batch was too short: {large}");
 }
 
 /// Makes a batch on two instances while Redis is harmed and mended, and follows it on both.

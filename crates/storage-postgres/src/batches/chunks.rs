@@ -33,9 +33,9 @@ const ALIVE: &str = "
 
 /// Which shards have given a chunk to this instance, the last one at the end.
 #[derive(Default)]
-pub(crate) struct Turns(Mutex<Vec<usize>>);
+pub(crate) struct ShardTurns(Mutex<Vec<usize>>);
 
-impl Turns {
+impl ShardTurns {
     fn lock(&self) -> MutexGuard<'_, Vec<usize>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -23,7 +23,7 @@ use crate::session::{Keep, Param};
 use crate::spans::read_serials;
 use crate::time::Time;
 
-pub(crate) use chunks::Turns;
+pub(crate) use chunks::ShardTurns;
 pub(crate) use rows::{columns, read_batch, read_ledger, read_void};
 
 impl PostgresStore {

@@ -1,6 +1,5 @@
 //! Scans that came with a key, and count once.
 
-use futures_util::future::join_all;
 use storage::{CodeKey, CodeStatus, PlacedContext, Result, ScanContext, ScanKey};
 use tokio_postgres::types::Type;
 
@@ -67,13 +66,7 @@ impl PostgresStore {
     }
 
     pub(super) async fn forget_keys(&self, before: Time, limit: u32) -> Result<u64> {
-        let limit = i64::from(limit);
-        let params: [Param<'_>; 2] = [(&before, Type::TIMESTAMPTZ), (&limit, Type::INT8)];
-        let shards =
-            self.databases.iter().map(|shard| shard.query(Repeat::Always, FORGET, &params));
-        let forgotten = join_all(shards).await.into_iter();
-        let forgotten = forgotten.map(|rows| Ok(rows?.len() as u64)).sum::<Result<u64>>();
-        forgotten.map_err(error::heard_of)
+        self.forget_everywhere(FORGET, before, limit).await
     }
 }
 
