@@ -173,7 +173,7 @@ fn engine_settings(config: &Config) -> EngineSettings {
 
 /// Codes of a chunk. An embedded store has one writer, and requests wait for it.
 const CHUNK_CODES: u32 = 100_000;
-const CHUNK_CODES_EMBEDDED: u32 = 10_000;
+const CHUNK_CODES_EMBEDDED: u32 = 20_000;
 
 fn batch_settings(config: &Config) -> BatchSettings {
     let is_embedded = config.postgres.url.is_none();
