@@ -1,13 +1,12 @@
 //! Turns and progress in Redis: what they are good for, and that nothing is lost with them.
 
 use std::process::Command;
-use std::thread;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use test_services::Servers;
 
 use crate::instances::{breakable_servers, metric, start_together};
-use crate::support::batches::{begins_soon, order, wait_for};
+use crate::support::batches::{begins_soon, check_told, follow, order, wait_for};
 use crate::support::{Client, Deployment, Home, Server, wait_until};
 
 const CONFIG: &str = "
@@ -23,25 +22,6 @@ fn home(servers: &Servers) -> Home {
     Home::on(Deployment::PostgresAndRedis, servers)
         .with_config(CONFIG)
         .with("MINTAGE__BATCHES__CHUNK_CODES", "1000")
-}
-
-/// What somebody who follows a batch is told, from now to its end.
-fn follow(server: &Server, batch: &Value) -> thread::JoinHandle<Vec<Value>> {
-    let path = format!("/api/v1/batches/{}/events", batch["id"].as_str().unwrap());
-    let client = server.new_client();
-    thread::spawn(move || {
-        let told = client.get(&path).text;
-        let data = told.lines().filter_map(|line| line.strip_prefix("data: "));
-        data.map(|data| serde_json::from_str(data).unwrap()).collect()
-    })
-}
-
-/// That it was told of every step in order, and of the end.
-fn check_told(told: &[Value], codes: u64) {
-    let made: Vec<u64> = told.iter().map(|told| told["made"].as_u64().unwrap()).collect();
-    assert!(made.is_sorted() && made.len() > 2, "{made:?}");
-    let last = told.last().unwrap();
-    assert_eq!((&last["state"], &last["made"]), (&json!("completed"), &json!(codes)), "{last}");
 }
 
 fn is_open(server: &Server) -> bool {
@@ -101,7 +81,7 @@ fn a_batch_goes_on(harm: impl Fn(&Servers), is_noticed: bool, mend: impl Fn(&Ser
     wait_until("Redis is in use", || !servers.iter().any(is_open));
     broken.tell("snapshot", "redis");
     let batch = order(servers[0].client(), "bottle", CODES);
-    let followers = [0, 1].map(|server| follow(&servers[server], &batch));
+    let followers = [0, 1].map(|server| follow(servers[server].new_client(), &batch));
     let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
     let made = || servers[0].client().get(&path).body["made"].as_u64().unwrap();
     wait_until("some codes are made by turns", || {
@@ -124,7 +104,7 @@ fn a_batch_goes_on(harm: impl Fn(&Servers), is_noticed: bool, mend: impl Fn(&Ser
     // Turns and progress are in use again.
     let before: Vec<f64> = servers.iter().map(|server| metric(server, TURNS)).collect();
     let batch = order(servers[1].client(), "bottle", CODES / 4);
-    let followers = [0, 1].map(|server| follow(&servers[server], &batch));
+    let followers = [0, 1].map(|server| follow(servers[server].new_client(), &batch));
     for follower in followers {
         check_told(&follower.join().unwrap(), CODES / 4);
     }

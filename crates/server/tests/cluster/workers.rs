@@ -1,12 +1,11 @@
 //! Processes that only make codes.
 
 use std::collections::HashSet;
-use std::thread;
 
-use serde_json::{Value, json};
+use serde_json::json;
 use test_services::Servers;
 
-use crate::support::batches::{begins_soon, codes, order, wait_for};
+use crate::support::batches::{begins_soon, check_told, codes, follow, order, wait_for};
 use crate::support::{Deployment, Home, wait_until};
 
 const CONFIG: &str = "
@@ -87,19 +86,12 @@ fn whoever_follows_a_batch_sees_past_the_death_of_its_worker(deployment: Deploym
     let first = home.start_worker();
     let batch = order(server.client(), "bottle", CODES);
     let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
-    let (events, client) = (format!("{path}/events"), server.new_client());
-    let follower = thread::spawn(move || client.get(&events).text);
+    let follower = follow(server.new_client(), &batch);
     let made = || server.client().get(&path).body["made"].as_u64().unwrap();
     wait_until("some codes are made", || made() > 0);
     first.kill();
     let second = home.start_worker();
-    let told = follower.join().unwrap();
-    let data = told.lines().filter_map(|line| line.strip_prefix("data: "));
-    let told: Vec<Value> = data.map(|data| serde_json::from_str(data).unwrap()).collect();
-    let made: Vec<u64> = told.iter().map(|told| told["made"].as_u64().unwrap()).collect();
-    assert!(made.is_sorted(), "{made:?}");
-    let last = told.last().unwrap();
-    assert_eq!((&last["state"], &last["made"]), (&json!("completed"), &json!(CODES)), "{last}");
+    check_told(&follower.join().unwrap(), CODES);
     second.stop();
 }
 

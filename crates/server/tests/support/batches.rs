@@ -1,5 +1,7 @@
 //! Batches in tests.
 
+use std::thread::{self, JoinHandle};
+
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -38,4 +40,22 @@ pub(crate) fn codes(client: &Client, batch: &Value, query: &str) -> Vec<String> 
     let reply = client.get(&format!("/api/v1/batches/{id}/codes?format=txt{query}"));
     assert_eq!(reply.status, 200, "{reply:?}");
     reply.text.lines().map(ToOwned::to_owned).collect()
+}
+
+/// What somebody who follows a batch is told, from now to its end.
+pub(crate) fn follow(client: Client, batch: &Value) -> JoinHandle<Vec<Value>> {
+    let path = format!("/api/v1/batches/{}/events", batch["id"].as_str().unwrap());
+    thread::spawn(move || {
+        let told = client.get(&path).text;
+        let data = told.lines().filter_map(|line| line.strip_prefix("data: "));
+        data.map(|data| serde_json::from_str(data).unwrap()).collect()
+    })
+}
+
+/// That somebody was told of steps in order, and of the end, when so many codes were made.
+pub(crate) fn check_told(told: &[Value], codes: u64) {
+    let made: Vec<u64> = told.iter().map(|told| told["made"].as_u64().unwrap()).collect();
+    assert!(made.is_sorted() && made.len() > 1, "{made:?}");
+    let last = told.last().unwrap();
+    assert_eq!((&last["state"], &last["made"]), (&json!("completed"), &json!(codes)), "{last}");
 }
