@@ -9,7 +9,7 @@
 //! step was either never sent, or runs like any other.
 //!
 //! Long steps are committed one by one, each after the short ones that have come meanwhile, so that a
-//! request waits for one of them at most.
+//! request waits for one of them, unless more than a group of requests waits.
 
 use std::any::Any;
 use std::collections::VecDeque;

@@ -55,7 +55,6 @@ impl Turns {
 
     /// Waits for a turn. Where there can be none, waits all the same.
     pub(super) async fn wait(&self, worker: &WorkerName, wait: Duration) -> Option<String> {
-        let until = Instant::now() + wait;
         if let Some(board) = self.board().filter(|_| !self.is_deaf()) {
             match board.await_turn(worker, wait).await {
                 Ok(turn) => return turn,
@@ -63,10 +62,12 @@ impl Turns {
                     told("wait for", &problem);
                     let mut deaf = self.deaf_until.lock().unwrap_or_else(PoisonError::into_inner);
                     *deaf = Some(Instant::now() + DEAF_FOR);
+                    // How long to wait was decided by somebody who hoped to be called.
+                    return None;
                 }
             }
         }
-        tokio::time::sleep_until(until).await;
+        tokio::time::sleep(wait).await;
         None
     }
 

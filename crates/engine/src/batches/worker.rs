@@ -64,13 +64,14 @@ pub(crate) struct Worker {
     entropy: Arc<dyn Entropy>,
     /// In the records of chunks.
     name: WorkerName,
-    /// When it last looked for chunks of anybody.
-    looked_at: Option<Instant>,
+    /// When it last looked for chunks of anybody, and whether it has tried for a turn since.
+    looked_at: Instant,
+    tried_turn: bool,
 }
 
 impl Worker {
     pub(crate) fn new(batches: Arc<Batches>, entropy: Arc<dyn Entropy>, name: WorkerName) -> Self {
-        Self { batches, entropy, name, looked_at: None }
+        Self { batches, entropy, name, looked_at: Instant::now(), tried_turn: false }
     }
 
     /// Works until told to stop. A chunk that was begun is finished first.
@@ -102,22 +103,13 @@ impl Worker {
             }
             tokio::select! {
                 () = woken => {}
-                next = self.rest(pause, failing) => turn = next,
+                next = self.batches.turns.wait(&self.name, pause) => turn = next,
                 _ = stop.changed() => {}
             }
         }
         if let Some(tenant) = turn {
             self.batches.turns.end(&self.name, &tenant, true).await;
         }
-    }
-
-    /// Rests for a while, or until it is somebody's turn. What fails is not tried again before its time.
-    async fn rest(&self, pause: Duration, failing: bool) -> Option<String> {
-        if failing {
-            tokio::time::sleep(pause).await;
-            return None;
-        }
-        self.batches.turns.wait(&self.name, pause).await
     }
 
     fn hears_of_orders(&self) -> bool {
@@ -154,30 +146,43 @@ impl Worker {
 
     /// Finds something to do: for those whose turn it is, and where that is nobody's, for anybody. A chunk
     /// that waited for its time has no turn, nor has one whose turn got lost, so anybody is looked for now
-    /// and then in any case: the store knows who was served least recently.
-    async fn claim(&mut self, mut turn: Option<String>) -> Result<Option<Chunk>, StoreError> {
+    /// and then in any case, though never twice in a row: the store knows who was served least recently.
+    async fn claim(&mut self, turn: Option<String>) -> Result<Option<Chunk>, StoreError> {
+        let is_due = self.tried_turn && self.looked_at.elapsed() >= LOOK_EVERY;
+        self.tried_turn = !is_due;
         let Batches { store, turns, catalogue, .. } = &*self.batches;
-        while self.looked_at.is_some_and(|looked_at| looked_at.elapsed() < LOOK_EVERY) {
+        if !is_due {
+            if let Some(chunk) = self.claim_in_turn(turn).await? {
+                return Ok(Some(chunk));
+            }
+        } else if let Some(tenant) = turn {
+            turns.end(&self.name, &tenant, true).await;
+        }
+        let chunk = store.claim_chunk(&self.name, None, self.terms()).await;
+        self.looked_at = Instant::now();
+        let chunk = chunk?;
+        if let Some(live) = chunk.as_ref().and_then(|chunk| catalogue.by_id(chunk.type_id)) {
+            turns.offer(&[live.stored().id_type.tenant()]).await;
+        }
+        Ok(chunk)
+    }
+
+    /// Finds something to do for somebody whose turn it is.
+    async fn claim_in_turn(&self, mut turn: Option<String>) -> Result<Option<Chunk>, StoreError> {
+        let Batches { store, turns, .. } = &*self.batches;
+        loop {
             if turn.is_none() {
                 turn = turns.take(&self.name).await;
             }
-            let Some(tenant) = turn.take() else { break };
+            let Some(tenant) = turn.take() else { return Ok(None) };
             let chunk = store.claim_chunk(&self.name, Some(&tenant), self.terms()).await;
-            // Before the work, so that others can work for the same tenant.
+            // Before the work, so that others can work for the same tenant. Where the claim failed, a look
+            // finds the tenant again when its part of the store is back.
             turns.end(&self.name, &tenant, matches!(chunk, Ok(Some(_)))).await;
             if let Some(chunk) = chunk? {
                 return Ok(Some(chunk));
             }
         }
-        if let Some(tenant) = turn {
-            turns.end(&self.name, &tenant, true).await;
-        }
-        self.looked_at = Some(Instant::now());
-        let chunk = store.claim_chunk(&self.name, None, self.terms()).await?;
-        if let Some(live) = chunk.as_ref().and_then(|chunk| catalogue.by_id(chunk.type_id)) {
-            turns.offer(&[live.stored().id_type.tenant()]).await;
-        }
-        Ok(chunk)
     }
 
     fn terms(&self) -> ClaimTerms {

@@ -98,7 +98,7 @@ impl Hot {
             Company::None | Company::Silent => None,
         };
         if let Some((_, HotCode { noted: Some((status, left)), .. })) = board {
-            self.hold(key, &status, &began, left);
+            self.hold(key, &status, &began, left.min(FRESH));
             return Ok(Some(status));
         }
         let found = store.code_from_copy(key).await?;
@@ -141,7 +141,7 @@ impl Hot {
     pub(super) async fn made_void(&self, key: &CodeKey) {
         self.changed(key);
         if let Company::Telling(board) = &self.company {
-            let wait = board.spoil_hot_code(key, QUIET).await.unwrap_or(FRESH);
+            let wait = board.spoil_hot_code(key, QUIET).await.unwrap_or(FRESH).min(FRESH);
             tokio::time::sleep(wait).await;
         }
     }

@@ -145,7 +145,9 @@ impl Follower {
             .event(if ended { END } else { "progress" })
             .id(if ended { END.to_owned() } else { self.number.to_string() })
             .data(serde_json::to_string(&body).expect("a batch is plain data"));
-        (Ok(event), (!ended).then_some(self))
+        // A client that is told of something all the time would otherwise hold up the end of the process.
+        let goes_on = !ended && !self.app.shutting_down();
+        (Ok(event), goes_on.then_some(self))
     }
 }
 

@@ -6,9 +6,11 @@ use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use std::time::{Duration, Instant};
 
 use ureq::http::Method;
 
+use crate::support::batches::{follow, order};
 use crate::support::{Home, wait_until};
 
 #[test]
@@ -53,6 +55,25 @@ fn a_clean_stop_leaves_no_gap() {
         let found = server.client().history("invoice", &format!("serial={serial}"));
         assert!(found["issuances"][0].is_object() && found["gaps"][0].is_null(), "{found}");
     }
+}
+
+/// There is news of a batch that is being made at every look.
+#[test]
+fn whoever_follows_a_batch_does_not_hold_up_a_stop() {
+    let home = Home::new()
+        .with("MINTAGE__BATCHES__CHUNK_CODES", "1000")
+        .with("MINTAGE__SERVER__SHUTDOWN_SECONDS", "600");
+    let server = home.start();
+    let batch = order(server.client(), "bottle", 50_000_000);
+    let path = format!("/api/v1/batches/{}", batch["id"].as_str().unwrap());
+    let follower = follow(server.new_client(), &batch);
+    let made = || server.client().get(&path).body["made"].as_u64().unwrap();
+    wait_until("some codes are made", || made() > 0);
+    let since = Instant::now();
+    server.stop();
+    assert!(since.elapsed() < Duration::from_secs(60), "it took {:?}", since.elapsed());
+    let told = follower.join().unwrap();
+    assert_eq!(told.last().unwrap()["state"], "running", "the batch was too short");
 }
 
 /// Requests that were accepted are answered, and what they were given is in the log.
