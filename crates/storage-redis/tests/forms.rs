@@ -5,9 +5,13 @@ mod support;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
 
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use storage::{PoolKey, SharedPools, ToppedUp};
+use storage::{
+    BatchId, BoardTime, CodeKey, CodeStatus, Dispatch, HotCodes, Ledger as CodeLedger, PoolKey,
+    SharedPools, ToppedUp, TypeId, WorkerName,
+};
 use storage_redis::{Settings, SettingsError, SharedRedis};
 use support::redis::{Redis, free_port};
 use support::{Ledger, World, closed, epoch, reading, serials, settings, until};
@@ -239,6 +243,33 @@ async fn a_cluster_has_each_pool_on_one_node() {
     assert!(epoch(&pools) > before, "one server is another process now");
     fill_all(&world, &pools, &keys, &mut ledgers, 70).await;
     assert!(ledgers.iter().all(|ledger| ledger.len() == 140));
+}
+
+/// Keys of a script have to be on one node, and each note is on the node of its own.
+#[tokio::test]
+async fn a_cluster_has_turns_and_notes() {
+    let (nodes, world) = (start_cluster(), World::new().await);
+    cluster_is_up(&nodes).await;
+    let redis = world.pools_with(settings(&format!("redis+cluster://127.0.0.1:{}", nodes[0].port)));
+    closed(&redis).await;
+    let worker = WorkerName { instance: "here".to_owned(), number: 0 };
+    redis.offer_turns(&["a", "b"]).await.unwrap();
+    assert_eq!(redis.take_turn(&worker).await.unwrap().as_deref(), Some("a"));
+    redis.end_turn(&worker, "a", false).await.unwrap();
+    let turn = redis.await_turn(&worker, Duration::from_secs(9)).await.unwrap();
+    assert_eq!(turn.as_deref(), Some("b"));
+    redis.end_turn(&worker, "b", false).await.unwrap();
+    assert_eq!(redis.take_turn(&worker).await.unwrap(), None);
+    for serial in 0..20 {
+        let (type_id, batch, ledger) = (TypeId(1), BatchId(1), CodeLedger::Stored);
+        let code = CodeKey { type_id, batch, ledger, serial };
+        let status = CodeStatus { scans: serial + 1, first_scanned_at: None, void: None };
+        let BoardTime(now) = redis.hot_code(&code).await.unwrap().at;
+        assert!(redis.note_hot_code(&code, &status, BoardTime(now + 60_000)).await.unwrap());
+        assert_eq!(redis.hot_code(&code).await.unwrap().noted.unwrap().0, status);
+    }
+    let spread: Vec<u64> = nodes.iter().map(|node| node.run("DBSIZE")).collect();
+    assert!(spread.iter().filter(|&&keys| keys > 0).count() >= 2, "{spread:?}");
 }
 
 /// A slot that moves ends the epoch: the list is on another node now, and may be on both.
