@@ -15,22 +15,13 @@ use storage::{
     Batch, BatchState, BatchStore as _, ClaimTerms, DeadFilter, DeedFilter, Verdict, WorkerName,
 };
 use storage_sqlite::SqliteStore;
-use support::{Fixture, NOON_MS, NoCarrier, open, settings};
+use support::{Fixture, NOON_MS, NoCarrier, one_code, open, settings};
 use tokio::task;
 
 const TYPE: &str = r#"{"name": "bottle", "random": {"alphabet": "crockford32", "length": 16}}"#;
 
 async fn order(engine: &Engine, count: u64) -> Batch {
-    let request = BatchRequest {
-        tenant: "default",
-        type_name: "bottle",
-        count,
-        name: None,
-        metadata: None,
-        notify: None,
-        key_id: 7,
-        order_key: None,
-    };
+    let request = BatchRequest { count, ..one_code("bottle") };
     engine.batches.order(request).await.unwrap().0
 }
 

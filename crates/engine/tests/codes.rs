@@ -5,14 +5,13 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use engine::batches::BatchRequest;
 use engine::codes::Scan;
 use engine::{Engine, EngineSettings, LiveType};
 use futures_util::future::try_join_all;
 use idgen::format::Format;
 use idgen::spec::SERIAL_MAX;
 use storage::{Batch, BatchOrder, BatchStore as _, Ledger, Ordered, ScanContext};
-use support::{Fixture, NoCarrier, open, settings};
+use support::{Fixture, NoCarrier, one_code, open, settings};
 
 const TYPE: &str = r#"{"name": "bottle", "random": {"alphabet": "crockford32", "length": 16}}"#;
 
@@ -78,17 +77,7 @@ async fn scan_twice(fixture: &Fixture, engine: &Arc<Engine>) -> (Arc<LiveType>, 
     let derived = r#"{"name": "bottle",
         "random": {"alphabet": "crockford32", "length": 16, "ledger": "derived"}}"#;
     engine.put_type(serde_json::from_str(derived).unwrap()).await.unwrap();
-    let order = BatchRequest {
-        tenant: "default",
-        type_name: "bottle",
-        count: 1,
-        name: None,
-        metadata: None,
-        notify: None,
-        key_id: 7,
-        order_key: None,
-    };
-    let (batch, live) = engine.batches.order(order).await.unwrap();
+    let (batch, live) = engine.batches.order(one_code("bottle")).await.unwrap();
     let Format::Random(format) = live.format() else { panic!("it is a random type") };
     let code = format.render(batch.serials.start).unwrap();
     for hour in 0..2 {

@@ -8,11 +8,10 @@ use std::time::Duration;
 
 use engine::Engine;
 use engine::backoff::Backoff;
-use engine::batches::BatchRequest;
 use engine::outbox::{Carrier, DeliverySettings, Letter, OutboxSettings, Reply, WriteOrder};
 use engine::webhooks::{EventKind, WebhookOrder};
 use storage::{DeliveryFilter, DeliveryRecord, DeliveryState};
-use support::{Fixture, open, settings};
+use support::{Fixture, one_code, open, settings};
 
 const TYPE: &str = r#"{"name": "label", "random":
     {"alphabet": "crockford32", "length": 16, "ledger": "derived"}}"#;
@@ -51,17 +50,7 @@ async fn put(engine: &Arc<Engine>) -> storage::ReceiverId {
 
 /// Something to tell.
 async fn order(engine: &Engine) {
-    let request = BatchRequest {
-        tenant: "default",
-        type_name: "label",
-        count: 1,
-        name: None,
-        metadata: None,
-        notify: None,
-        key_id: 7,
-        order_key: None,
-    };
-    engine.batches.order(request).await.unwrap();
+    engine.batches.order(one_code("label")).await.unwrap();
 }
 
 /// Waits until the deliveries are as they should be, the latest first.

@@ -9,7 +9,6 @@ use crate::breaker::Shared;
 use crate::error::Trouble;
 use crate::keys::{self, PoolKeys};
 use crate::link::Link;
-use crate::server;
 
 impl Shared {
     /// Sends commands about a pool's list, and vouches for the answers.
@@ -19,7 +18,7 @@ impl Shared {
         pool: &PoolKey,
         commands: Pipeline,
     ) -> Result<Vec<Value>, Trouble> {
-        let step = async { accepted(ask_node(link, &keys::tag(pool), commands).await?) };
+        let step = async { accepted(link.node(&keys::tag(pool))?.ask(commands).await?) };
         self.over(link, step).await
     }
 
@@ -32,7 +31,8 @@ impl Shared {
         tag: &str,
         commands: Pipeline,
     ) -> Result<Vec<Value>, Trouble> {
-        let answers = self.over(link, ask_node(link, tag, commands)).await?;
+        let step = async { link.node(tag)?.ask(commands).await };
+        let answers = self.over(link, step).await?;
         accepted(answers).inspect_err(|_| self.figures.notes_refused.add(1))
     }
 
@@ -72,15 +72,6 @@ impl Shared {
             }
         }
     }
-}
-
-/// Sends commands with the question for the history behind them, which vouches for all answers.
-async fn ask_node(link: &Link, tag: &str, mut commands: Pipeline) -> Result<Vec<Value>, Trouble> {
-    let node = link.node(tag)?;
-    server::ask_history(&mut commands);
-    let mut answers = node.wire.ask_all(&commands).await?;
-    node.server.check_history(&answers.pop().unwrap_or_default())?;
-    Ok(answers)
 }
 
 /// The answers, if none is a refusal.

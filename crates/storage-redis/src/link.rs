@@ -2,6 +2,7 @@
 
 use redis::{Pipeline, Value};
 
+use crate::asking::accepted;
 use crate::cluster::{Guide, Layout};
 use crate::error::Trouble;
 use crate::keys;
@@ -19,6 +20,16 @@ pub(crate) struct Node {
     pub(crate) server: Server,
     /// Where it was reached, for those who need a connection of their own.
     pub(crate) place: Place,
+}
+
+impl Node {
+    /// Sends commands with the question for the history behind them, which vouches for all answers.
+    pub(crate) async fn ask(&self, mut commands: Pipeline) -> Result<Vec<Value>, Trouble> {
+        server::ask_history(&mut commands);
+        let mut answers = self.wire.ask_all(&commands).await?;
+        self.server.check_history(&answers.pop().unwrap_or_default())?;
+        Ok(answers)
+    }
 }
 
 /// The servers that a URL leads to.
@@ -73,13 +84,7 @@ impl Link {
         for (place, node) in self.found.nodes.iter().enumerate() {
             let mut commands = Pipeline::with_capacity(2);
             commands.cmd("LPOP").arg(keys::probe(namespace, self.tag_of(place))).arg(1);
-            server::ask_history(&mut commands);
-            let answers = node.wire.ask_all(&commands).await?;
-            let [popped, history] = &answers[..] else { return Err(NO_OWNER) };
-            node.server.check_history(history)?;
-            if let Value::ServerError(error) = popped {
-                return Err(Trouble::Refused(error.clone()));
-            }
+            accepted(node.ask(commands).await?)?;
         }
         match &self.found.cluster {
             Some((layout, guide)) if guide.layout().await? != *layout => {

@@ -12,7 +12,6 @@ use redis::{Cmd, Pipeline, ServerError, Value};
 use crate::error::Trouble;
 use crate::keys::PoolKeys;
 use crate::link::Node;
-use crate::server;
 use crate::withdraw::read_length;
 
 /// Pushes serials if the lock is ours and the list does not grow beyond its size. A push that fails
@@ -79,10 +78,8 @@ impl<'a> Lock<'a> {
         let mut commands = Pipeline::with_capacity(3);
         commands.cmd("SET").arg(&keys.refill).arg(&token).arg("NX").arg("PX").arg(ttl_ms);
         commands.cmd("LLEN").arg(&keys.serials);
-        server::ask_history(&mut commands);
-        let answers = node.wire.ask_all(&commands).await?;
-        let [set, length, history] = &answers[..] else { return Err(NO_LOCK) };
-        node.server.check_history(history)?;
+        let answers = node.ask(commands).await?;
+        let [set, length] = &answers[..] else { return Err(NO_LOCK) };
         let level = read_length(length)?;
         match set {
             Value::Okay => Ok((Some(Self { node, keys, token, ttl_ms }), level)),
@@ -107,11 +104,7 @@ impl<'a> Lock<'a> {
                 commands.arg(serial);
             }
         }
-        server::ask_history(&mut commands);
-        let mut answers = self.node.wire.ask_all(&commands).await?;
-        let history = answers.pop().unwrap_or_default();
-        self.node.server.check_history(&history)?;
-        answers.into_iter().map(read_push).collect()
+        self.node.ask(commands).await?.into_iter().map(read_push).collect()
     }
 
     /// Extends the lock, if it is still there.

@@ -15,7 +15,6 @@ use crate::connect;
 use crate::error::Trouble;
 use crate::keys::{DISPATCH, TurnKeys};
 use crate::link::{Link, Node};
-use crate::server;
 use crate::turns::read_turn;
 
 /// Notes that a worker is there. Key: workers. Argument: worker.
@@ -99,10 +98,7 @@ async fn ask(node: &Node, keys: &TurnKeys, wait: Duration) -> Result<Option<Stri
     commands.cmd("EVAL").arg(SEEN).arg(1).arg(&keys.workers).arg(&keys.worker);
     commands.cmd("BLMOVE").arg(&keys.queue).arg(&keys.processing).arg("LEFT").arg("RIGHT");
     commands.arg(format!("{:.3}", wait.as_secs_f64().max(0.001)));
-    server::ask_history(&mut commands);
-    let mut answers = node.wire.ask_all(&commands).await?;
-    node.server.check_history(&answers.pop().unwrap_or_default())?;
-    match &accepted(answers)?[..] {
+    match &accepted(node.ask(commands).await?)?[..] {
         [Value::Int(_), turn] => read_turn(turn),
         _ => Err(Trouble::Unexpected("a turn to wait for")),
     }

@@ -25,7 +25,8 @@ pub trait Dispatch {
     /// what is noted as with it never reached it, and comes to whoever is next.
     async fn take_turn(&self, worker: &WorkerName) -> Result<Option<String>>;
 
-    /// The same, and where there is no turn, waits for one as long as is said.
+    /// Gives a worker the next turn, and where there is none, waits for one as long as is said. Unlike
+    /// [`take_turn`](Self::take_turn) it puts back nothing that is with others, or was lost on the way.
     async fn await_turn(&self, worker: &WorkerName, wait: Duration) -> Result<Option<String>>;
 
     /// Ends a turn. The tenant comes behind all others, or if nothing was found for it to do, has to be

@@ -44,9 +44,7 @@ impl Batches {
         let mut tenants = BTreeSet::new();
         loop {
             let dead = self.store.dead_chunks(&filter).await?;
-            settled += self.settle_page(&dead, tenant, decision).await?;
-            let types = dead.iter().filter_map(|dead| self.type_of(dead.type_id, tenant));
-            tenants.extend(types.map(|live| live.stored().id_type.tenant().to_owned()));
+            settled += self.settle_page(&dead, tenant, decision, &mut tenants).await?;
             let Some(last) = dead.last().filter(|_| dead.len() == PAGE) else { break };
             filter.after = Some((last.batch, last.number));
         }
@@ -58,11 +56,13 @@ impl Batches {
         Ok(settled)
     }
 
+    /// Decides about a page, and notes whose chunks these are.
     async fn settle_page(
         &self,
         page: &[DeadChunk],
         tenant: Option<&str>,
         decision: Decision<'_>,
+        tenants: &mut BTreeSet<String>,
     ) -> Result<u64, BatchError> {
         let action = match decision.verdict {
             Verdict::Retry => "chunk.retried",
@@ -73,6 +73,7 @@ impl Batches {
             // What no list shows, nobody has meant.
             let Some(live) = self.type_of(dead.type_id, tenant) else { continue };
             let detail = json!({"chunk": dead.number, "reason": decision.reason});
+            tenants.insert(live.stored().id_type.tenant().to_owned());
             chunks.push((dead.batch, dead.number));
             doings.push((live, dead.batch.0.to_string(), detail.to_string()));
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
 use engine::backoff::Backoff;
-use engine::batches::BatchSettings;
+use engine::batches::{BatchRequest, BatchSettings};
 use engine::issuing::{IssuingSettings, SharedPoolSet};
 use engine::outbox::{Carrier, DeliverySettings, Letter, OutboxSettings, Reply, WriteOrder};
 use engine::surroundings::{Clock, Entropy};
@@ -200,5 +200,19 @@ pub(crate) fn settings() -> EngineSettings {
         lease: Duration::from_secs(10),
         pool_check: Duration::from_secs(30),
         reconcile: Duration::from_secs(3600),
+    }
+}
+
+/// An order for one code of a type.
+pub(crate) fn one_code(type_name: &str) -> BatchRequest<'_> {
+    BatchRequest {
+        tenant: "default",
+        type_name,
+        count: 1,
+        name: None,
+        metadata: None,
+        notify: None,
+        key_id: 7,
+        order_key: None,
     }
 }
